@@ -102,7 +102,7 @@ def parsed(cls, words):
         (OF_A_STUDENT + "quantize --calibration-rows 9", "--calibration-rows has no effect without --ptq-classifier"),
         (
             OF_A_STUDENT + "quantize --quantizer codebook --ranges minmax",
-            "--ranges has no effect with --quantizer code",
+            "--ranges has no effect without --quantizer affine",
         ),
         (OF_A_STUDENT + "quantize --bits 16 --ranges minmax", "--ranges has no effect with --bits 16"),
         (OF_A_STUDENT + "quantize --start-from g", "--start-from " + WITHOUT + "distill"),
@@ -186,7 +186,7 @@ LAUNCHED = "--launcher processes, ray or slurm"
             "--out has no effect without --weight-hist, --pie-chart, --attention or --bytes",
         ),
         (EvaluateSettings, "--model-name m --runtime c", "--runtime has no effect without --packed"),
-        (SweepSettings, "--launcher local --workers 2", "--workers has no effect with --launcher local"),
+        (SweepSettings, "--launcher local --workers 2", f"--workers has no effect without {LAUNCHED}"),
     ],
 )
 def test_other_scripts_refuse_flags_without_effect(cls, words, message):

@@ -116,13 +116,15 @@ class Answers(PaddedKind):
         kept = targets.masked_fill(cut, _IGNORED)
         return F.cross_entropy(_by_ends(logits), kept.flatten(), reduction="sum") / (~cut).sum().clamp(min=1)
 
-    def compared(self, logits: torch.Tensor, teacher: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return for mse the logits of all words, for other losses the distributions of starts and ends over words."""
+    def compared(
+        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the distributions of starts and ends over words, or the logits of all words."""
         # The teacher's are padded to the longest row of all, and it read words that the student did not.
         teacher = teacher[:, : logits.shape[1]].masked_fill(logits.isnan(), float("nan"))
-        if loss == "mse":
-            return logits[~logits.isnan()], teacher[~teacher.isnan()]
-        return _by_ends(logits), _by_ends(teacher)
+        if distributions:
+            return _by_ends(logits), _by_ends(teacher)
+        return logits[~logits.isnan()], teacher[~teacher.isnan()]
 
     def choices(self, task: Definition, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
         """Return the first and last word of each row's best answer, int64 [n, 2]."""

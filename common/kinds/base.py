@@ -28,8 +28,6 @@ LEAST = 1e-3
 1."""
 _TOLERANCE = 0.01
 """How far the sum of probabilities may differ from 1: they may be rounded."""
-LOSSES = ("mse", "temperature-softmax", "kl")
-"""Losses between the logits of a student and a teacher."""
 
 _SHOWN = 60
 LabelIndex = Callable[[Any], int]
@@ -104,9 +102,8 @@ class Kind:
     dtype: ClassVar[type[np.generic]] = np.int64
     unknown: ClassVar[float] = -1
     """Value of an unknown label, and of padding."""
-    losses: ClassVar[tuple[str, ...]] = LOSSES
-    """Losses between logits that apply."""
-    default_loss: ClassVar[str] = "kl"
+    has_distributions: ClassVar[bool] = True
+    """Whether logits are of distributions over labels or words, which some losses compare."""
     fits: ClassVar[bool] = False
     """Whether `fit` recognises it in a table of texts."""
     augments: ClassVar[bool] = True
@@ -128,13 +125,6 @@ class Kind:
         """Raise ValueError if a task's YAML file is not one of this kind."""
         if len(task.labels) < 2:
             raise ValueError("give two or more labels, or kind: numbers and a range")
-
-    def check_loss(self, task: Definition, loss: str) -> None:
-        """Raise UserError if a loss between logits does not apply."""
-        if loss not in self.losses:
-            raise UserError(
-                f"--loss {loss} is for classification; {task.name} is of kind {self.name}: use {self.default_loss}"
-            )
 
     def check_student(self, task: Definition, arch: str, attends: bool, symmetric: bool) -> None:
         """Raise UserError if a student cannot learn such a task. attends: whether words read those of another text."""
@@ -243,8 +233,13 @@ class Kind:
 
         return F.cross_entropy(logits, targets)
 
-    def compared(self, logits: torch.Tensor, teacher: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the logits of a student and a teacher as a loss reads them: a row for each distribution."""
+    def compared(
+        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logits of a student and a teacher as a loss reads them.
+
+        distributions: whether it compares distributions, of which each has a row.
+        """
         return logits, teacher
 
     # Answers

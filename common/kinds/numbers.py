@@ -31,8 +31,7 @@ class Numbers(Kind):
     value_names = ("score",)
     dtype = np.float32
     unknown = np.nan
-    losses = ("mse",)
-    default_loss = "mse"
+    has_distributions = False
     prediction = "predicted_score"
     for_fairseq = True
 

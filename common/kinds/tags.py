@@ -73,7 +73,9 @@ class Tags(PaddedKind):
         """Return the cross-entropy. logits: of all words, [words, outputs]; targets: padded, [batch, words]."""
         return Kind.label_loss(self, logits, targets[targets >= 0])
 
-    def compared(self, logits: torch.Tensor, teacher: torch.Tensor, loss: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def compared(
+        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the logits of all words, concatenated; the teacher's are padded, [batch, words, outputs]."""
         return logits, teacher[~teacher[..., 0].isnan()]
 

@@ -17,26 +17,26 @@ from filelock import FileLock, Timeout
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from common import stopping
-from common.devices import cpu_cores
+from common.devices import cpu_cores, gpu_count
 from common.errors import UserError
-from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers
 from common.progress import nothing
 
 
 class Processes:
     """A process pool of pebble, as an Executor: a worker that dies is replaced, and other jobs are not affected."""
 
-    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, gpus: int) -> None:
-        """threads: per worker, 0 for its share of the cores; gpus: divided among the workers."""
-        self.at_once = workers
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+        """GPUs are divided among the workers."""
+        self.at_once = workers = min(asked.fitting(gpu_count(asked.cpu)), jobs)
         self._function = function
-        devices = _devices(workers, gpus)
+        devices = _devices(workers, gpu_count(asked.cpu))
         self._places = TemporaryDirectory(prefix="featherweight-") if devices else None
         # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
         # Has no lock, unlike an Event: a worker killed while holding the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
-        threads = threads or max(1, cpu_cores() // workers)
+        threads = asked.threads or max(1, cpu_cores() // workers)
         start = (threads, self._stop, Path(self._places.name) if self._places else None, devices)
         self._pool = ProcessPool(self.at_once, initializer=_start_worker, initargs=start, context=context)
 
@@ -46,7 +46,7 @@ class Processes:
 
     def ended(self, running: list[ProcessFuture]) -> Iterable[ProcessFuture]:
         """Return the futures that are done."""
-        return futures.wait(running, SECONDS_BETWEEN_LOOKS, futures.FIRST_COMPLETED).done
+        return futures.wait(running, POLL_SECONDS, futures.FIRST_COMPLETED).done
 
     def result(self, handle: ProcessFuture) -> None:
         """Raise what the job's function raised, or WorkerDied."""

@@ -11,25 +11,26 @@ from typing import Any
 
 from common.devices import cpu_cores
 from common.errors import UserError
-from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
 
 
 class RayTasks:
     """Ray tasks, as an Executor. Each has `threads` CPU cores, and a GPU if there is one and `cpu` allows it."""
 
-    def __init__(self, function: JobFunction[JobT], workers: int, threads: int, jobs: int, cpu: bool) -> None:
-        """workers: 0 for as many as the cluster has room for. Raises UserError when Ray is not installed."""
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+        """Raises UserError when Ray is not installed."""
         try:
             import ray
         except ImportError:
             raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
         self._ray = ray
-        _connect(self._ray, workers, threads or 1)
-        self.at_once = workers or jobs
+        threads = asked.threads or 1
+        _connect(self._ray, asked.workers, threads)
+        self.at_once = asked.workers or jobs
         self._function = function
-        gpus = 1 if not cpu and self._ray.cluster_resources().get("GPU") else 0
+        gpus = 1 if not asked.cpu and self._ray.cluster_resources().get("GPU") else 0
         # The dispatch loop starts jobs of dead workers again, as for every kind of worker.
-        options = {"max_retries": 0, "num_cpus": threads or 1, "num_gpus": gpus}
+        options = {"max_retries": 0, "num_cpus": threads, "num_gpus": gpus}
         self._remote = self._ray.remote(run_in_folder).options(**options)
 
     def start(self, jobs: list[JobT]) -> list[Any]:
@@ -38,7 +39,7 @@ class RayTasks:
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
         """Return the references whose values, or errors, are ready."""
-        return self._ray.wait(running, timeout=SECONDS_BETWEEN_LOOKS)[0]
+        return self._ray.wait(running, timeout=POLL_SECONDS)[0]
 
     def result(self, handle: Any) -> None:
         """Raise what the job's function raised, or WorkerDied."""

@@ -17,7 +17,7 @@ from typing import Any, Generic
 
 from common.devices import cpu_cores
 from common.errors import UserError
-from common.launch.dispatch import SECONDS_BETWEEN_LOOKS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
 
 DEFAULT_FOLDER = Path(".submitit")
 _MINUTES = 240
@@ -29,14 +29,9 @@ _SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "g
 class SlurmJobs:
     """Jobs of Slurm, as an Executor. cluster=local runs them on this machine, for tests."""
 
-    def __init__(
-        self, function: JobFunction[JobT], workers: int, threads: int, jobs: int, options: Mapping[str, Any]
-    ) -> None:
-        """workers: jobs at a time, 0 for as many as Slurm starts. options: submitit's or sbatch's, cluster, folder.
-
-        Raises UserError if submitit or Slurm is not installed, and for an unknown option.
-        """
-        own = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **options}
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+        """Raises UserError if submitit or Slurm is not installed, and for an unknown option."""
+        workers, own = asked.workers, {"cluster": "slurm", "folder": DEFAULT_FOLDER, **dict(asked.options)}
         cluster = own.pop("cluster")
         if cluster not in ("slurm", "local"):
             raise UserError(f"--launcher slurm: unknown cluster {cluster!r}; choose slurm or local")
@@ -47,7 +42,7 @@ class SlurmJobs:
         self._task = _Task(function, Path.cwd())
         if not str(own.get("cpus_per_task", 1)).isdecimal():
             raise UserError(f"--slurm cpus_per_task={own['cpus_per_task']}: not a number")
-        self._threads = threads or int(own.get("cpus_per_task", 1))
+        self._threads = asked.threads or int(own.get("cpus_per_task", 1))
         self._died = self._stopping = False
         self.at_once = min(jobs, (workers or cpu_cores()) if self._local else _LARGEST_ARRAY)
         given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
@@ -72,7 +67,7 @@ class SlurmJobs:
             running[0].done(force_check=True)  # one query updates the states of all
         done = [job for job in running if job.done()]
         if not done:
-            time.sleep(SECONDS_BETWEEN_LOOKS if self._local else 1.0)
+            time.sleep(POLL_SECONDS if self._local else 1.0)
         return done
 
     def result(self, handle: Any) -> None:

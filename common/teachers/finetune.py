@@ -26,6 +26,7 @@ from common.teachers.huggingface import training as huggingface_training
 from common.teachers.logits import find_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
+from common.training.distillation_losses import check_loss
 from common.training.models import tasks_seen
 
 
@@ -122,7 +123,7 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.teacher is None:
         step = FairseqFinetune if is_fairseq(settings.arch) else Finetune
         return step(**about).make(settings.model_name or arch)
-    task.kind.check_loss(task, settings.loss)
+    check_loss(task, settings.loss)
     return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
 
 

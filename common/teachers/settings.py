@@ -5,10 +5,12 @@ from typing import Any
 
 import pydantic
 
+from common.choices import unused_by
 from common.config import CONFIG_DIR, Settings, later, load_yaml, unused_fields
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
+from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
 
 FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
@@ -112,7 +114,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         guidance = set(GuidanceSettings.model_fields)
         training = {*TeacherTraining.model_fields, *guidance, "teacher"}
         return unused_fields(
-            (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
+            *unused_by("loss", self.loss, LOSSES),
             (self.teacher, guidance, "without --teacher"),
             (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
             (not self.as_is, training - {"max_tokens"}, "with --as-is: nothing is trained"),

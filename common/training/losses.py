@@ -3,57 +3,46 @@
 Logits are [batch, outputs]; a loss is a mean over the batch. Students and teachers are trained with these losses.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch.nn import functional as F
 
 from common.kinds.base import Kind
+from common.training.distillation_losses import LOSSES
 
 
-def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+def mse(student: torch.Tensor, teacher: torch.Tensor, temperature: float, independent: bool = False) -> torch.Tensor:
     """Return the mean squared error of raw logits (equation 6.1; Tang et al., 2019), whatever the temperature."""
     return F.mse_loss(student, teacher)
 
 
-def temperature_softmax(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return MSE(softmax(student / T), softmax(teacher / T)), the loss of the thesis's FFN (section 6.1.3, T = 3)."""
-    return F.mse_loss((student / temperature).softmax(1), (teacher / temperature).softmax(1))
+def temperature_softmax(
+    student: torch.Tensor, teacher: torch.Tensor, temperature: float, independent: bool = False
+) -> torch.Tensor:
+    """Return MSE(softmax(student / T), softmax(teacher / T)), the loss of the thesis's FFN (section 6.1.3, T = 3).
 
-
-def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
-
-    The factor T^2 keeps the gradients' size the same whatever the temperature (section 2 of that paper).
-    """
-    log_student, log_teacher = (student / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
-    return F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True) * temperature**2
-
-
-def temperature_sigmoid(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return MSE(sigmoid(student / T), sigmoid(teacher / T)): `temperature_softmax` for independent labels."""
-    return F.mse_loss((student / temperature).sigmoid(), (teacher / temperature).sigmoid())
-
-
-def bernoulli_kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return T^2 KL(teacher || student) of each label's probability, sigmoid(logits / T): a mean over labels too.
-
-    It is `kl` for independent labels, with a mean instead of a sum over labels, as in the loss of the labels.
+    independent: whether labels are independent of each other; it is then the sigmoid of each.
     """
     student, teacher = student / temperature, teacher / temperature
-    share = teacher.sigmoid()
-    yes = F.logsigmoid(teacher) - F.logsigmoid(student)
-    no = F.logsigmoid(-teacher) - F.logsigmoid(-student)
-    return (share * yes + (1 - share) * no).mean() * temperature**2
+    if independent:
+        return F.mse_loss(student.sigmoid(), teacher.sigmoid())
+    return F.mse_loss(student.softmax(1), teacher.softmax(1))
 
 
-DISTILLATION_LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]] = {
-    "mse": mse,
-    "temperature-softmax": temperature_softmax,
-    "kl": kl,
-}
-INDEPENDENT_LOSSES = {"mse": mse, "temperature-softmax": temperature_sigmoid, "kl": bernoulli_kl}
-"""The same for labels that are predicted independently."""
+def kl(student: torch.Tensor, teacher: torch.Tensor, temperature: float, independent: bool = False) -> torch.Tensor:
+    """Return T^2 KL(softmax(teacher / T) || softmax(student / T)) (Hinton et al., 2015).
+
+    The factor T^2 keeps the gradients' size the same whatever the temperature (section 2 of that paper). independent:
+    whether labels are independent of each other; it is then the divergence of the sigmoid of each, with a mean instead
+    of a sum over labels, as in the loss of the labels.
+    """
+    student, teacher = student / temperature, teacher / temperature
+    if independent:
+        share = teacher.sigmoid()
+        yes = F.logsigmoid(teacher) - F.logsigmoid(student)
+        no = F.logsigmoid(-teacher) - F.logsigmoid(-student)
+        return (share * yes + (1 - share) * no).mean() * temperature**2
+    log_student, log_teacher = student.log_softmax(1), teacher.log_softmax(1)
+    return F.kl_div(log_student, log_teacher, reduction="batchmean", log_target=True) * temperature**2
 
 
 def combined(
@@ -76,8 +65,9 @@ def combined(
     of_labels, of_logits = shares
     if alpha == 1 or teacher is None:
         return kind.label_loss(logits, labels) * of_labels
-    losses = INDEPENDENT_LOSSES if kind.independent else DISTILLATION_LOSSES
-    distillation = losses[loss](*kind.compared(logits, teacher, loss), temperature) * of_logits
+    chosen = LOSSES[loss]
+    both = kind.compared(logits, teacher, chosen.distributions)
+    distillation = chosen.function(*both, temperature, kind.independent) * of_logits
     if alpha == 0:
         return distillation
     return alpha * kind.label_loss(logits, labels) * of_labels + (1 - alpha) * distillation

@@ -4,7 +4,9 @@ from typing import Literal
 
 import pydantic
 
+from common.choices import described
 from common.config import Settings
+from common.training.distillation_losses import LOSSES
 
 
 class LogitsSettings(Settings):
@@ -12,8 +14,8 @@ class LogitsSettings(Settings):
 
     alpha: float = pydantic.Field(0.0, ge=0, le=1)
     """Weight of the labels: 1 learns from labels only, 0 from the teacher only."""
-    loss: Literal["mse", "temperature-softmax", "kl"] = "mse"
-    """Distillation loss: mse of logits, mse of softmax with temperature (the thesis's for FFN), or Hinton's T^2 KL.
-    For multilabel tasks the last two use each label's sigmoid."""
+    loss: Literal[tuple(LOSSES)] = pydantic.Field(
+        "mse", description=described("Distillation loss. With several labels a text, softmax means sigmoid.", LOSSES)
+    )
     temperature: float = pydantic.Field(3.0, gt=0)
-    """Temperature of temperature-softmax and kl."""
+    """Temperature of the softmax."""

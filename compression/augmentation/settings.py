@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.config import Settings, pairs, unused_fields
+from common.choices import described, unused_by
+from common.config import Settings, flag, pairs, unused_fields
 from common.devices import Precision
-from common.launch.launcher import Launcher
+from common.launch.launcher import LAUNCHERS, Launcher
 from common.store.settings import StageSettings
-
-Method = Literal["tinybert", "edits", "neighbours", "recombine", "closure", "tasks", "file"]
+from compression.augmentation.methods import METHODS
 
 
 def _only(names: Any) -> Any:
@@ -21,12 +21,13 @@ def _only(names: Any) -> Any:
 class AugmentSettings(Settings):
     """Augmentation."""
 
-    augment: Method | None = pydantic.Field(None, json_schema_extra={"bare": "tinybert"})
-    """Write augmented training rows by this method. tinybert, also if none is named: variants with other words. edits:
-    variants with words swapped, removed, added or exchanged, most of them not grammatical. For pairs also new pairs of
-    train's texts: neighbours (first texts with the nearest second texts by TF-IDF), recombine (with random ones) and
-    closure (with texts of the same meaning, by chains of labels). tasks: the texts of --augment-tasks. file: the rows
-    of --augment-file."""
+    augment: Literal[tuple(METHODS)] | None = pydantic.Field(
+        None,
+        json_schema_extra={"bare": "tinybert"},
+        description=described(
+            "Write augmented training rows by this method, or if none is named by tinybert.", METHODS
+        ),
+    )
     augmented: Annotated[str, pydantic.BeforeValidator(_only)] = "tinybert"
     """Name of the augmented rows; unset: the method of --augment. Sets with other settings can be kept under other
     names (compress.py --augmented NAME)."""
@@ -64,19 +65,18 @@ class AugmentSettings(Settings):
 
     @pydantic.model_validator(mode="after")
     def _check_file(self) -> "AugmentSettings":
-        if self.augment == "file" and self.augment_file is None:
-            raise ValueError("--augment file needs --augment-file")
-        if self.augment == "tasks" and not self.augment_tasks:
-            raise ValueError("--augment tasks needs --augment-tasks")
+        needs = METHODS[self.augment].needs if self.augment else None
+        if needs and not getattr(self, needs):
+            raise ValueError(f"--augment {self.augment} needs {flag(needs)}")
         return self
 
 
 class LaunchSettings(Settings):
     """Launching."""
 
-    launcher: Literal["local", "processes", "ray", "slurm"] = "local"
-    """Where augmentation and the teacher run: this process, several, Ray (RAY_ADDRESS, or one started here), or
-    Slurm."""
+    launcher: Literal[tuple(LAUNCHERS)] = pydantic.Field(
+        "local", description=described("Where augmentation and the teacher run.", LAUNCHERS)
+    )
     workers: int = pydantic.Field(0, ge=0)
     """Workers of the launcher; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
     slurm: tuple[str, ...] = ()
@@ -134,25 +134,14 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     def unused(self) -> dict[str, str]:
         """Return the settings of actions that are not requested, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
-        runs, varies = reads and not self.logits_from, self.augment == "tinybert"
-        launches = runs or (augments and self.augment not in ("edits", "tasks", "file"))
+        method, runs = METHODS[self.augment] if self.augment else None, reads and not self.logits_from
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
-        of_varying = ("masked_lm", "replace_probability", "candidates", "glove", "sides")
-        pairing, both = self.augment in ("neighbours", "recombine", "closure"), "without --augment or --generate-loss"
+        reason = f"with --augment {self.augment}" if augments else "without --augment or --generate-loss"
         return unused_fields(
-            (self.launcher != "local", ["workers"], "without --launcher processes, ray or slurm"),
-            (self.launcher == "slurm", ["slurm"], "without --launcher slurm"),
-            (launches, LaunchSettings.model_fields, both if not augments else f"with --augment {self.augment}"),
-            (
-                varies or reads,
-                ["model_name", "teacher_arch"],
-                both if not augments else f"with --augment {self.augment}",
-            ),
-            (varies, of_varying, "without --augment tinybert"),
-            (varies or self.augment == "edits", ["variants", "least_words"], "without --augment tinybert or edits"),
-            (pairing, ["partners"], "without --augment neighbours, recombine or closure"),
-            (self.augment == "tasks", ["augment_tasks"], "without --augment tasks"),
-            (self.augment == "file", ["augment_file"], "without --augment file"),
+            *unused_by("launcher", self.launcher, LAUNCHERS),
+            (runs or (method and method.launches), LaunchSettings.model_fields, reason),
+            (reads or (method and method.reads_encoder), ["model_name", "teacher_arch"], reason),
+            *unused_by("augment", self.augment, METHODS),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),
             (not self.logits_from, ["teacher_arch"], "with --logits-from"),

@@ -1,7 +1,7 @@
 """Steps that write augmented rows."""
 
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import pydantic
 import torch
@@ -23,8 +23,8 @@ from common.training.models import encoder_path, find_model, only_teacher
 from compression.augmentation.augment import AugmentTask, Sides
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
+from compression.augmentation.methods import METHODS
 from compression.augmentation.new_rows import AUGMENTED_FILE, EditedRows, NewPairs, RowsOfFile, TextsOfTasks
-from compression.augmentation.pairs import PairMethod
 from compression.augmentation.settings import PreprocessSettings
 
 
@@ -89,36 +89,62 @@ def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
 
 def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
     """Return the step of --augment. Raises UserError if the method does not apply to the task."""
-    method, about = settings.augment, {"settings": settings, "task": task}
-    if method in get_args(PairMethod):
-        if not task.pair:
-            raise UserError(f"--augment {method} builds pairs, but a row of {task.name} is a single text")
-        if method == "closure" and task.equivalence is None:
-            raise UserError(f"--augment closure: the YAML file of {task.name} names no equivalence label")
-        equivalence = task.equivalence if method == "closure" else None
-        seed = None if method == "neighbours" else settings.seed
-        return NewPairs(method=method, partners=settings.partners, equivalence=equivalence, seed=seed, **about)
-    if method == "edits":
-        if task.kind.by_word:
-            raise UserError(f"--augment edits does not support tasks of kind {task.kind.name}")
-        return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, **about)
-    if method == "tasks":
-        named = {other.name: other for other in map(load_task, settings.augment_tasks)}
-        others = tuple(other for name, other in named.items() if name != task.name)
-        if not others:
-            raise UserError(f"--augment-tasks: name other tasks than {task.name}")
-        for other in others:
-            _check_other(task, other, paths)
-            if not paths.splits(other.name).exists():
-                prepare(paths, other, settings.data_dir, settings.seed)
-        return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, **about)
-    if settings.augment_file is not None:
-        if task.kind.by_word:
-            raise UserError(f"--augment file does not support tasks of kind {task.kind.name}")
-        return RowsOfFile(file=settings.augment_file, **about)
+    method = METHODS[settings.augment]
+    if method.pairs and not task.pair:
+        raise UserError(f"--augment {settings.augment} builds pairs, but a row of {task.name} is a single text")
+    if task.kind.by_word and not method.by_word:
+        raise UserError(f"--augment {settings.augment} does not support tasks of kind {task.kind.name}")
+    return method.function(settings, paths, task)
+
+
+def new_pairs(settings: PreprocessSettings, paths: Store, task: Task) -> NewPairs:
+    """Return the step of methods neighbours, recombine and closure."""
+    closure = settings.augment == "closure"
+    if closure and task.equivalence is None:
+        raise UserError(f"--augment closure: the YAML file of {task.name} names no equivalence label")
+    return NewPairs(
+        method=settings.augment,
+        partners=settings.partners,
+        equivalence=task.equivalence if closure else None,
+        seed=None if settings.augment == "neighbours" else settings.seed,
+        settings=settings,
+        task=task,
+    )
+
+
+def edits(settings: PreprocessSettings, paths: Store, task: Task) -> EditedRows:
+    """Return the step of method edits."""
+    return EditedRows(
+        variants=settings.variants,
+        least_words=settings.least_words,
+        seed=settings.seed,
+        settings=settings,
+        task=task,
+    )
+
+
+def texts_of_tasks(settings: PreprocessSettings, paths: Store, task: Task) -> TextsOfTasks:
+    """Return the step of method tasks, after preparing splits that do not exist yet."""
+    named = {other.name: other for other in map(load_task, settings.augment_tasks)}
+    others = tuple(other for name, other in named.items() if name != task.name)
+    if not others:
+        raise UserError(f"--augment-tasks: name other tasks than {task.name}")
+    for other in others:
+        _check_other(task, other, paths)
+        if not paths.splits(other.name).exists():
+            prepare(paths, other, settings.data_dir, settings.seed)
+    return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, settings=settings, task=task)
+
+
+def rows_of_file(settings: PreprocessSettings, paths: Store, task: Task) -> RowsOfFile:
+    """Return the step of method file."""
+    return RowsOfFile(file=settings.augment_file, settings=settings, task=task)
+
+
+def variants(settings: PreprocessSettings, paths: Store, task: Task) -> Augment:
+    """Return the step of method tinybert."""
     if settings.sides == "one" and not task.pair:
         raise UserError(f"--sides one is for pairs, but a row of {task.name} is a single text")
-    about["settings"] = settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)})
     return (AugmentPairs if task.pair else Augment)(
         variants=settings.variants,
         replace_probability=settings.replace_probability,
@@ -127,7 +153,8 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         seed=settings.seed,
         least_words=settings.least_words,
         **({"sides": settings.sides} if task.pair else {}),
-        **about,
+        settings=settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)}),
+        task=task,
     )
 
 

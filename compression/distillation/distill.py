@@ -19,6 +19,7 @@ from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from common.teachers.layers import layers_config
+from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
 from common.training.models import members_of, read_config
 from compression.distillation.alignment import alignment_flag, check_pieces, check_teacher, load_aligner
@@ -144,7 +145,7 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
     create_pruner: needed for --prune-aware only.
     """
     task = load_task(settings.task)
-    task.kind.check_loss(task, settings.loss)
+    check_loss(task, settings.loss)
     attends = settings.attends or settings.student_arch in TRANSFORMERS
     task.kind.check_student(task, settings.student_arch, attends, settings.symmetric)
     if not task.pair and (settings.attends or settings.symmetric):

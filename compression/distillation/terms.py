@@ -6,6 +6,7 @@ The losses of texts are means over rows, those of words over words, whose number
 import numpy as np
 import torch
 
+from common.training.distillation_losses import LOSSES
 from compression.students.batch import EncodedRows
 
 
@@ -23,10 +24,10 @@ def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.nda
     starts = padded[..., 0]  # the index of each word's first token, [rows, words]
     read = starts < encoded.max_tokens
     of_labels = np.take_along_axis(read, labels[rows], 1).sum()
-    if loss == "mse":
+    if LOSSES[loss].distributions:  # start and end are classes of a row; a mean over values is over padding too
+        of_logits = len(rows) if LOSSES[loss].over_rows else starts.size
+    else:
         of_logits = (read & (np.arange(starts.shape[1]) < counts[:, None])).sum()
-    else:  # start and end are classes of a row; the mean of temperature-softmax is over padding too
-        of_logits = len(rows) if loss == "kl" else starts.size
     return int(of_labels), int(of_logits)
 
 

@@ -19,6 +19,7 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
+from compression.shrinking.choices import DECOMPOSITIONS
 from compression.shrinking.pruning.vocabulary import row_uses, training_ids
 from compression.shrinking.pruning.weights import SparsityMask, prunable, sparsity_by_part
 from compression.shrinking.settings import CompressSettings, FactorizeSettings
@@ -38,9 +39,9 @@ class Factorize(Shrink):
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +f and the rank; k for Kronecker products, -t when tuned."""
-        kronecker = "k" if settings.decomposition == "kronecker" else ""
-        return f"+f{settings.rank:g}{kronecker}{'-t' if settings.tune_epochs else ''}"
+        """Return +f, the rank and the decomposition's suffix, -t when tuned."""
+        suffix = DECOMPOSITIONS[settings.decomposition].suffix
+        return f"+f{settings.rank:g}{suffix}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
         """Return "text" if the embedding is factorized: its rows are weighted by how often text uses them."""
@@ -62,12 +63,10 @@ class Factorize(Shrink):
             raise UserError(f"--rank {self.factorize.rank:g}: no product would be smaller than its matrix")
         uses = row_uses(student, training_ids(context)) if self.reads() else {}
         for stem, rank in smaller.items():
-            embedding = stem.startswith("embedding.")  # a packed file orders its rows by its own rules
-            if self.factorize.decomposition == "kronecker" and not embedding:
-                product = kronecker(candidates[stem], rank)
-            else:
-                product = low_rank(candidates[stem], rank, uses.get(stem))
-            replace_matrix(student, stem, product)
+            decomposition = DECOMPOSITIONS[self.factorize.decomposition]
+            if stem.startswith("embedding.") and not decomposition.embedding:
+                decomposition = DECOMPOSITIONS["svd"]
+            replace_matrix(student, stem, decomposition.function(candidates[stem], rank, uses.get(stem)))
         say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
         if left := [stem for stem in candidates if stem not in smaller]:
             say(f"{name}: not factorized, the products would not be smaller: {', '.join(left)}")
@@ -107,7 +106,7 @@ def low_rank(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) ->
     return Product(*_factors(weight, right[:rank]))
 
 
-def kronecker(weight: torch.Tensor, rank: int) -> Product:
+def kronecker(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -> Product:
     """Return the sum of Kronecker products nearest to a matrix [rows, columns], over all block sizes.
 
     It has at most as many weights as a matrix of this rank, which is returned if it is equally near.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from common.config import later
 from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
+from compression.shrinking.choices import QUANTIZERS
 from compression.shrinking.quantization.budget import settings_of, within_bytes, within_loss
 from compression.shrinking.quantization.builder import StudentBuilder
 from compression.shrinking.quantization.scheme import Scheme
@@ -43,17 +45,17 @@ class Quantize(Shrink):
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
         """Return +q for 8 bits with a range per row; other settings are added: +q4, +q3c-t2, +qt."""
-        ternary = settings.quantizer == "ternary"
-        bits = "" if settings.bits == 8 or ternary else str(settings.bits)
+        quantizer = QUANTIZERS[settings.quantizer]
+        bits = "" if settings.bits == 8 or quantizer.values else str(settings.bits)
         if settings.max_bytes is not None:
             bits = f"max{settings.max_bytes}"
         elif settings.max_loss is not None:
             bits = f"loss{settings.max_loss:g}"
-        words = [f"+q{bits}{ {'affine': '', 'codebook': 'c', 'ternary': 't'}[settings.quantizer] }"]
+        words = [f"+q{bits}{quantizer.suffix}"]
         words += [f"{short}{own}" for part, short in SHORT.items() if (own := settings.bits_of(part))]
         if settings.granularity not in (None, _default_granularity(settings)):
             words.append(settings.granularity)
-        if settings.ranges == "minmax" and not ternary:
+        if settings.ranges == "minmax" and "ranges" in quantizer.settings:
             words.append("minmax")
         flags = {"pe": settings.ptq_embedding, "de": settings.dq_encoder, "dc": settings.dq_classifier}
         words += [word for word, flag in flags.items() if flag]
@@ -121,7 +123,8 @@ def quantized_parts(settings: QuantizeSettings, parent: ModelConfig) -> list[str
 
 def scheme_of(settings: QuantizeSettings, part: str) -> Scheme:
     """Return how a part's matrices are quantized."""
-    bits = 2 if settings.quantizer == "ternary" else settings.bits_of(part) or settings.bits
+    values = QUANTIZERS[settings.quantizer].values
+    bits = math.ceil(math.log2(values)) if values else settings.bits_of(part) or settings.bits
     return Scheme(settings.quantizer, bits, settings.granularity or _default_granularity(settings), settings.ranges)
 
 
@@ -133,7 +136,7 @@ def _default_granularity(settings: QuantizeSettings) -> str:
     add bytes.
     """
     plain = settings.bits == 8 and not any(map(settings.bits_of, PARTS)) and not settings.chooses_bits
-    return "row" if settings.quantizer == "affine" and plain else "tensor"
+    return "row" if QUANTIZERS[settings.quantizer].thesis and plain else "tensor"
 
 
 def _unless_default(settings: CompressSettings, name: str) -> str:

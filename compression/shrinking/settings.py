@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
+from common.choices import described, unused_by
 from common.config import CONFIG_DIR, OLD_NAMES, Settings, later, unused_fields
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
+from common.training.distillation_losses import LOSSES
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
 from compression.distillation.settings import (
     OF_UNITS,
@@ -22,6 +24,7 @@ from compression.distillation.settings import (
     TrainSettings,
 )
 from compression.runtime.shapes import TRANSFORMERS
+from compression.shrinking.choices import DECOMPOSITIONS, QUANTIZERS
 from compression.students.settings import StudentSettings, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
@@ -40,9 +43,9 @@ class FactorizeSettings(Settings):
     """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
     rank: float = pydantic.Field(0.5, gt=0)
     """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
-    decomposition: Literal["svd", "kronecker"] = later("svd")
-    """svd: matrices of low rank; kronecker: sums of Kronecker products with as many weights, where these are nearer to
-    the matrix. The embedding is always of low rank."""
+    decomposition: Literal[tuple(DECOMPOSITIONS)] = later(
+        "svd", description=described("Form of the products; of the embedding always svd.", DECOMPOSITIONS)
+    )
 
     @pydantic.field_validator("rank")
     @classmethod
@@ -67,8 +70,9 @@ class TuneSettings(Settings):
 class QuantizeSettings(Settings):
     """Quantization."""
 
-    quantizer: Literal["affine", "ternary", "codebook"] = "affine"
-    """How weights become codes: evenly spaced values, three values, or k-means centroids."""
+    quantizer: Literal[tuple(QUANTIZERS)] = pydantic.Field(
+        "affine", description=described("How weights become codes.", QUANTIZERS)
+    )
     bits: Bits = 8
     """Bits of a weight: of its code, or 16 for float16 numbers."""
     bits_embedding: Bits | None = None
@@ -102,18 +106,17 @@ class QuantizeSettings(Settings):
             raise ValueError("--max-bytes and --max-loss exclude each other")
         if self.bits != 8 and self.chooses_bits:
             raise ValueError("--max-bytes and --max-loss choose the bits: leave --bits out")
-        if self.quantizer == "ternary":
-            given = [f"--bits-{part}" for part in PARTS if self.bits_of(part) is not None]
-            if given or self.bits != 8:
-                raise ValueError(f"--quantizer ternary has three values: leave {' '.join(given) or '--bits'} out")
+        quantizer, name = QUANTIZERS[self.quantizer], f"--quantizer {self.quantizer}"
+        if quantizer.values:
+            flags = [f"--bits-{part}" for part in PARTS if self.bits_of(part) is not None]
+            if flags or self.bits != 8:
+                raise ValueError(f"{name} has {quantizer.values} values: leave {' '.join(flags) or '--bits'} out")
             if self.chooses_bits:
-                raise ValueError(
-                    "--quantizer ternary cannot be combined with --max-bytes or --max-loss, which choose bits"
-                )
-        if self.quantizer == "codebook" and 16 in (self.bits, *map(self.bits_of, PARTS)):
-            raise ValueError("--quantizer codebook has at most 8 bits; 16 bits are float16 numbers without a codebook")
-        if self.quantizer == "codebook" and self.granularity == "column":
-            raise ValueError("--quantizer codebook has centroids for each row or for the whole matrix, not for columns")
+                raise ValueError(f"{name} cannot be combined with --max-bytes or --max-loss, which choose bits")
+        if not quantizer.columns and self.granularity == "column":
+            raise ValueError(f"{name} is for each row or for the whole matrix, not for columns")
+        if not quantizer.thesis and 16 in (self.bits, *map(self.bits_of, PARTS)):
+            raise ValueError(f"{name} has at most 8 bits; 16 bits are float16 numbers without codes")
         if self.dq_classifier and self.ptq_classifier:
             raise ValueError("--dq-classifier and --ptq-classifier exclude each other")
         return self
@@ -216,7 +219,7 @@ class CompressSettings(  # bases in the order of --help
             (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
             (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
             (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
-            (self.loss != "mse", ["temperature"], "without --loss temperature-softmax or kl"),
+            *unused_by("loss", self.loss, LOSSES),
             (not labels_alone, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"),
             (
                 not self.only_original_data,
@@ -224,7 +227,7 @@ class CompressSettings(  # bases in the order of --help
                 "with --only-original-data",
             ),
             (self.has_codes, ["granularity", "ranges"], "with --bits 16"),
-            (self.quantizer == "affine", ["ranges"], "with --quantizer codebook or ternary"),
+            *unused_by("quantizer", self.quantizer, QUANTIZERS),
             (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),
@@ -277,7 +280,7 @@ def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
         return _at_batch_size(student_defaults(arch, False), given) | before
     task = load_task(given["task"])
     usual = _at_batch_size(student_defaults(arch, task.pair), given)
-    usual |= {} if usual["loss"] in task.kind.losses else {"loss": task.kind.default_loss}
+    usual |= {} if task.kind.has_distributions else {"loss": "mse"}
     usual |= {"symmetric": task.symmetric} if given.get("pair_encoder", "compare") != "compare" else {}
     name = given.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None

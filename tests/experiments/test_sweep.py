@@ -182,7 +182,7 @@ class Terminal(io.StringIO):
 
 def test_failed_runs_do_not_stop_others_and_only_they_are_retried(workspace, tmp_path, monkeypatch, capsys):
     path = write_grid(tmp_path, seeds=[1], axes={"lr": [1e30, 0.02], "alpha": [1]})
-    monkeypatch.setattr(board, "SECONDS_BETWEEN_LOOKS", 0.02)
+    monkeypatch.setattr(board, "POLL_SECONDS", 0.02)
     for name, value in {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
     with monkeypatch.context() as patch:

@@ -7,7 +7,7 @@ import torch
 
 from common.kinds.registry import LABELS as LABELLED
 from common.kinds.registry import MULTILABEL, NUMBERS
-from common.training.losses import bernoulli_kl, combined, kl, mse, temperature_sigmoid, temperature_softmax
+from common.training.losses import combined, kl, mse, temperature_softmax
 
 LOG_3 = math.log(3)
 STUDENT = torch.tensor([[0.0, LOG_3], [0.0, 0.0]])  # softmax: [1/4, 3/4], [1/2, 1/2]
@@ -100,10 +100,10 @@ def test_temperatures_divide_the_logits_of_independent_labels(temperature):
     shares = [(logits / temperature).sigmoid().flatten().tolist() for logits in (TEACHER_OF_LISTS, STUDENT_OF_LISTS)]
     pairs = list(zip(*shares, strict=True))
     hard = temperature**2 * sum(bernoulli_by_hand(*pair) for pair in pairs) / 4
-    close(bernoulli_kl(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature), hard)
+    close(kl(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature, True), hard)
     squares = sum((teacher - student) ** 2 for teacher, student in pairs) / 4
-    close(temperature_sigmoid(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature), squares)
-    assert bernoulli_kl(TEACHER_OF_LISTS, TEACHER_OF_LISTS, temperature) == 0
+    close(temperature_softmax(STUDENT_OF_LISTS, TEACHER_OF_LISTS, temperature, True), squares)
+    assert kl(TEACHER_OF_LISTS, TEACHER_OF_LISTS, temperature, True) == 0
 
 
 def test_sure_answers_have_finite_losses_and_gradients():

@@ -22,7 +22,7 @@ from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.runs import Status, duration
 from compression.experiments.sweep.work import RunTask
 
-SECONDS_BETWEEN_LOOKS = 1.0
+POLL_SECONDS = 1.0
 _SHOWN_RUNS = 12
 _ENDED = ("finished", "failed")
 
@@ -58,7 +58,7 @@ class Board:
         with live or contextlib.nullcontext():
             over = False
             while not over:
-                over = self._over.wait(SECONDS_BETWEEN_LOOKS)
+                over = self._over.wait(POLL_SECONDS)
                 self._look()
                 if live:
                     live.update(self._table(), refresh=True)

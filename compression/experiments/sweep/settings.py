@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import pydantic
 
+from common.choices import described, unused_by
 from common.config import pairs, unused_fields
-from common.errors import UserError
-from common.launch.launcher import Launcher
+from common.launch.launcher import LAUNCHERS, Launcher
 from common.store.settings import QuerySettings
 
 
@@ -20,8 +20,9 @@ class SweepSettings(QuerySettings):
     be repeated."""
     cpu: bool = False
     """Run on the CPU even if there is a GPU."""
-    launcher: Literal["processes", "ray", "slurm", "local"] = "processes"
-    """Where runs go: processes on this machine, a Ray cluster, Slurm (array jobs), or this process alone."""
+    launcher: Literal[tuple(LAUNCHERS)] = pydantic.Field(
+        "processes", description=described("Where runs go.", LAUNCHERS)
+    )
     workers: int = pydantic.Field(0, ge=0)
     """Runs at a time; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
     threads: int = pydantic.Field(1, gt=0)
@@ -38,8 +39,8 @@ class SweepSettings(QuerySettings):
     """Show the progress board, with time left."""
 
     def unused(self) -> dict[str, str]:
-        """Return the settings without effect: the number of workers if the launcher has none."""
-        return unused_fields((self.launcher != "local", ["workers"], "with --launcher local"))
+        """Return the settings that the launcher does not take."""
+        return unused_fields(*unused_by("launcher", self.launcher, LAUNCHERS))
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -47,7 +48,5 @@ class SweepSettings(QuerySettings):
         return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
 
     def launch(self) -> Launcher:
-        """Return the launcher of the runs. Raises UserError if --slurm is malformed or has no effect."""
-        if self.slurm and self.launcher != "slurm":
-            raise UserError("--slurm is for --launcher slurm")
+        """Return the launcher of the runs. Raises UserError if --slurm is malformed."""
         return Launcher(self.launcher, self.workers, self.threads, pairs("--slurm", self.slurm), self.cpu)

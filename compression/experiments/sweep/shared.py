@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from common.launch.launcher import Launcher
+from common.launch.launcher import LAUNCHERS, Launcher
 from common.progress import Advance, nothing
 from common.store.files import read_json, whole_folder, write_json
 from compression.experiments.jobs import Job
@@ -32,7 +32,7 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
 
 def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
     """Run the shared jobs of every task, in this process or on a cluster. Returns task -> name of its teacher."""
-    if launcher.kind == "processes":
+    if LAUNCHERS[launcher.kind].here:
         launcher = Launcher()
     # Until all are done, reports read the results of the previous sweep, which may be of other tasks.
     with whole_folder(experiment / "shared") as folder:

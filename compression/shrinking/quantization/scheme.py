@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch.nn.functional import pad
 
+from compression.shrinking.choices import QUANTIZERS
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
@@ -37,7 +38,7 @@ Ranges = Mapping[str, torch.Tensor]
 class Scheme:
     """Quantizer, bits per weight, unit with its own range, and how ranges are found: the flags of compress.py."""
 
-    quantizer: Literal["affine", "ternary", "codebook"] = "affine"
+    quantizer: str = "affine"
     bits: int = 8
     granularity: Literal["row", "column", "tensor"] = "row"
     ranges: Literal["fitted", "minmax"] = "fitted"
@@ -45,7 +46,7 @@ class Scheme:
     @property
     def levels(self) -> int:
         """Number of values a code can have."""
-        return 3 if self.quantizer == "ternary" else 2**self.bits
+        return QUANTIZERS[self.quantizer].values or 2**self.bits
 
     def quantize(self, weight: torch.Tensor) -> Matrix:
         """Return the quantized matrix of weights, float32 [rows, columns]."""
@@ -53,18 +54,10 @@ class Scheme:
 
     def fit(self, weight: torch.Tensor) -> Ranges:
         """Return the ranges or centroids for these weights, float32 [rows, columns]."""
-        groups = self._groups(weight)
         if self._in_16_bits(weight):
             return {}
-        if self.quantizer == "codebook":
-            return {"codebook": k_means(groups, self.levels)}
-        if self.quantizer == "ternary":
-            scale, zero_point = ternary(groups)
-        else:
-            scale, zero_point = (least_error if self.ranges == "fitted" else minmax)(groups, self.levels)
-        if self._granularity(weight) == "column":
-            scale, zero_point = scale.T, zero_point.T
-        return {"scale": scale, "zero_point": zero_point}
+        ranges = QUANTIZERS[self.quantizer].function(self._groups(weight), self.levels, self.ranges)
+        return {name: t.T if self._granularity(weight) == "column" else t for name, t in ranges.items()}
 
     def code(self, weight: torch.Tensor, ranges: Ranges) -> Matrix:
         """Return the quantized matrix with ranges that `fit` found for these or other weights of the same shape."""
@@ -81,7 +74,7 @@ class Scheme:
 
     def _in_16_bits(self, weight: torch.Tensor) -> bool:
         """Return whether to use float16: with --bits 16, and for hash importance (section 6.1.7; see Half)."""
-        plain = self.bits == 8 and self.granularity == "row" and self.quantizer == "affine"
+        plain = self.bits == 8 and self.granularity == "row" and QUANTIZERS[self.quantizer].thesis
         return self.bits == 16 or (plain and weight.shape[1] == 1)
 
     def _granularity(self, weight: torch.Tensor) -> str:
@@ -97,6 +90,17 @@ class Scheme:
 
 Setting = dict[str, Scheme]
 """Name of matrix -> how it is quantized."""
+
+
+def affine(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
+    """Return the ranges of evenly spaced values: "fitted" with the least error, "minmax" from smallest to largest."""
+    scale, zero_point = (least_error if ranges == "fitted" else minmax)(groups, levels)
+    return {"scale": scale, "zero_point": zero_point}
+
+
+def codebook(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
+    """Return the centroids."""
+    return {"codebook": k_means(groups, levels)}
 
 
 def codes_of(weight: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, levels: int) -> torch.Tensor:
@@ -118,13 +122,14 @@ def least_error(groups: torch.Tensor, levels: int) -> Range:
     return _search(groups, levels, widest, [(middle + move).clamp(0, levels - 1).to(torch.uint8) for move in moves])
 
 
-def ternary(groups: torch.Tensor) -> Range:
+def ternary(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
     """Return the range of least error with codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
 
     The paper's threshold for zero is 0.7 times the mean magnitude; here it is half the scale, which is searched for.
     """
     widest = _short(groups.abs().amax(1, keepdim=True))
-    return _search(groups, 3, widest, [torch.ones_like(widest, dtype=torch.uint8)])
+    scale, zero_point = _search(groups, levels, widest, [torch.ones_like(widest, dtype=torch.uint8)])
+    return {"scale": scale, "zero_point": zero_point}
 
 
 def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points: list[torch.Tensor]) -> Range:

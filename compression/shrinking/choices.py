@@ -1,0 +1,49 @@
+"""The values of --quantizer and --decomposition. This module imports no large library, because --help uses it."""
+
+import dataclasses
+
+from common.choices import Choice
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantizer(Choice):
+    """How weights become codes: weights [groups, size], levels, --ranges -> scale and zero_point, or codebook."""
+
+    suffix: str = ""
+    """What it adds to a model's name."""
+    values: int | None = None
+    """Number of values of a code; None: as --bits says."""
+    columns: bool = True
+    """Whether columns may be groups."""
+    thesis: bool = False
+    """Whether it is the thesis's: a range for each row at plain 8 bits; it also has 16 bits, which are no codes."""
+
+
+_SCHEME = "compression.shrinking.quantization.scheme"
+QUANTIZERS = {
+    "affine": Quantizer("evenly spaced values", f"{_SCHEME}:affine", thesis=True, settings=("ranges",)),
+    "ternary": Quantizer("three values", f"{_SCHEME}:ternary", "t", values=3),
+    "codebook": Quantizer("k-means centroids", f"{_SCHEME}:codebook", "c", columns=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Decomposition(Choice):
+    """How a matrix becomes a product: it, a rank, and how often text uses each row or None -> Product."""
+
+    suffix: str = ""
+    """What it adds to a model's name."""
+    embedding: bool = True
+    """Whether it suits the embedding, whose rows a packed file orders by its own rules; if not, svd is used there."""
+
+
+_FACTORIZE = "compression.shrinking.factorize"
+DECOMPOSITIONS = {
+    "svd": Decomposition("matrices of low rank", f"{_FACTORIZE}:low_rank"),
+    "kronecker": Decomposition(
+        "sums of Kronecker products with as many weights, where these are nearer to the matrix",
+        f"{_FACTORIZE}:kronecker",
+        "k",
+        embedding=False,
+    ),
+}

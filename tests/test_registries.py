@@ -11,7 +11,7 @@ from common.training.models import read_config
 pytestmark = pytest.mark.slow
 
 
-def run(*words, before="", after=""):
+def run(*words, after=""):
     """Run a script, the first word, as if the records of toy_choices were in the registries. Returns what it prints."""
     script, *flags = map(str, words)
     code = f"import sys, toy_choices; toy_choices.register(); import {script}; from common.cli import run_script; "

@@ -112,7 +112,7 @@ def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
 
 @pytest.mark.parametrize("loss", ["kl", "temperature-softmax"])
 def test_losses_of_classes_are_refused_for_a_regression(sts, loss):
-    with pytest.raises(UserError, match=f"--loss {loss} is for classification; sts-b is a regression: use mse"):
+    with pytest.raises(UserError, match=f"--loss {loss} is for classification; sts-b is of kind numbers: use mse"):
         compress(settings_of(sts, "sts-b", loss=loss))
 
 

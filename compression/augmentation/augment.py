@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,6 @@ from compression.augmentation.fresh import held_out_keys
 from compression.augmentation.glove import Neighbours, load_glove
 from compression.augmentation.words import count_words, in_case_of, replaceable_indices, split_pieces
 
-Sides = Literal["both", "one"]
 Texts = tuple[str, ...]
 """A row's sentence, or the two sentences of a pair."""
 
@@ -54,8 +52,8 @@ class AugmentTask:
     cpu: bool
     downloads: Path
     """Folder of downloaded models."""
-    sides: Sides = "both"
-    """Texts of a pair in which words are replaced."""
+    sides: str = "both"
+    """Texts of a pair in which words are replaced: both, or one."""
     least_words: int = 1
     """Minimum number of words of a row, in both texts of a pair together, for it to have variants."""
 

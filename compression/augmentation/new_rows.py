@@ -21,7 +21,7 @@ from common.store.step import Context, Step
 from common.store.workspace import Workspace
 from compression.augmentation.edits import edited_rows
 from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
-from compression.augmentation.pairs import PairMethod, PairTask
+from compression.augmentation.pairs import PairTask
 from compression.augmentation.settings import PreprocessSettings
 
 AUGMENTED_FILE = "rows.parquet"
@@ -65,7 +65,7 @@ class NewRows(Step):
 class NewPairs(NewRows):
     """New pairs of texts of train."""
 
-    method: PairMethod
+    method: str
     partners: int
     equivalence: str | None
     """The task's label of equal meaning, for method closure."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,6 @@ from common.progress import Advance
 from common.seeds import derive
 from common.stopping import check
 from compression.augmentation.fresh import held_out_keys
-
-PairMethod = Literal["neighbours", "recombine", "closure"]
 
 _COMMON_TEXTS, _COMMON_SHARE = 1_000, 0.05
 """Words in more texts than this number and this share are ignored: they are uninformative and cost most products."""
@@ -180,7 +178,8 @@ class EquivalentTexts:
 class PairTask:
     """New pairs of a train split, part by part, with train in memory. Different parts may yield equal rows."""
 
-    method: PairMethod
+    method: str
+    """neighbours, recombine or closure."""
     partners: int
     """k."""
     seed: int

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import pydantic
 import torch
 
-from common.config import later
 from common.data.prepare import prepare
 from common.data.split import count_rows, find_splits
 from common.data.task_use import check_no_overlap, check_trains
@@ -20,7 +19,7 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from common.training.models import encoder_path, find_model, only_teacher
-from compression.augmentation.augment import AugmentTask, Sides
+from compression.augmentation.augment import AugmentTask
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
 from compression.augmentation.methods import METHODS
@@ -29,9 +28,9 @@ from compression.augmentation.settings import PreprocessSettings
 
 
 class Augment(Step):
-    """Variants of train rows by TinyBERT's Algorithm 1. File: rows.parquet."""
+    """Variants of train rows by TinyBERT's Algorithm 1, none with a held-out text. File: rows.parquet."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     variants: int
     replace_probability: float
@@ -39,7 +38,8 @@ class Augment(Step):
     fraction: float
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
     seed: int
-    least_words: int = later(1)
+    least_words: int
+    sides: str
     settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
 
@@ -68,14 +68,6 @@ class Augment(Step):
         map_parts(source, target, work, settings.launch, context.name, context.work)
         say(f"{count_rows(target):,} augmented rows from {count_rows(source):,}")
         return {"task": task.name}
-
-
-class AugmentPairs(Augment):
-    """Variants of a task of pairs. Neither text of a variant is a held-out text."""
-
-    version: ClassVar[int] = 1
-
-    sides: Sides
 
 
 def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
@@ -145,14 +137,14 @@ def variants(settings: PreprocessSettings, paths: Store, task: Task) -> Augment:
     """Return the step of method tinybert."""
     if settings.sides == "one" and not task.pair:
         raise UserError(f"--sides one is for pairs, but a row of {task.name} is a single text")
-    return (AugmentPairs if task.pair else Augment)(
+    return Augment(
         variants=settings.variants,
         replace_probability=settings.replace_probability,
         candidates=settings.candidates,
         fraction=task.augment_fraction,
         seed=settings.seed,
         least_words=settings.least_words,
-        **({"sides": settings.sides} if task.pair else {}),
+        sides=settings.sides,
         settings=settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)}),
         task=task,
     )

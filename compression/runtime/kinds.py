@@ -115,6 +115,7 @@ class TagsOfWords(Kind):
 
     def answers(self, model: Any, texts: Sequence) -> list:
         """Return a list of tags for each text."""
+        texts = [text for (text,) in model.tidied(texts)]
         counts = (len(text.split()) for text in texts)
         rows = zip(model.probabilities(texts), counts, strict=True)
         return [[model.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in rows]
@@ -142,7 +143,7 @@ class PartsOfContexts(Kind):
 
     def answers(self, model: Any, texts: Sequence) -> list:
         """Return the text of each answer, empty for none."""
-        pairs = [model.tidied(text) for text in texts]
+        pairs = model.tidied(texts)
         answers = []
         for (_, context), logits in zip(pairs, model.logits(pairs), strict=True):
             words = word_spans(context)

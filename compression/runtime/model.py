@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,10 +30,15 @@ MOST_HEADER = 1 << 22
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23
 
 Loaded = TypeVar("Loaded")
+Texts = Iterable[str] | Iterable[tuple[str, str]]
+"""A list of texts, or of pairs, or any other iterable of them that is not a string, a dictionary or a table."""
+Sentences = tuple[str, ...]
+"""A text, or the two texts of a pair."""
+Tokenizer = BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords
 
 
 class Model:
-    """A packed student.
+    """A packed student. Any number of threads may use it at the same time.
 
     name, task: its name, and the task it was trained for. labels: empty for numbers. pair: whether it reads two texts.
     kind: what it predicts: "labels", one a text; "multilabel", any number of labels, each with its own probability;
@@ -67,14 +72,17 @@ class Model:
         self._texts_at_once = min(_TEXTS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
         self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
 
-    def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+    def logits(self, texts: Texts) -> np.ndarray:
         """Return logits, float32 [texts, outputs]; for a regression the score, scaled to [0, 1].
 
         If words have labels: [texts, words, outputs], NaN after a text's last word. If questions are answered, the
         logits of "no answer" come before those of the words, and contexts longer than max_tokens are read in windows.
-        Raises PackedError if an item is not a text, or not a pair.
+        Raises PackedError as `predict` does.
         """
-        check_list(texts)
+        return self._logits(read_texts(texts, self.pair))
+
+    def _logits(self, texts: list[Sentences]) -> np.ndarray:
+        tokenizer = self._tokenizer  # another thread may replace it
         parts = [np.zeros((0, self.outputs), np.float32)]
         counts: list[int] = []  # for each text, or window of a context: how many rows of logits it has
         windows: list[int] = []  # for each text
@@ -82,21 +90,22 @@ class Model:
         lengths: list[int] = []
         words: list[int] = []
         for number, text in enumerate(texts, 1):
-            read = self._windows(text)
+            read = self._windows(tokenizer, text)
             windows.append(len(read))
             for window, sentences in enumerate(read, 1):
-                for side, (found, starts) in enumerate(sentences):
+                for side, (of_sentence, starts) in enumerate(sentences):
                     if side == self.pair:
                         words += [-1] * self._spans + [len(ids) + start for start in starts]
                         counts.append(self._spans + len(starts))
-                    ids += found
-                    lengths.append(len(found))
+                    ids += of_sentence
+                    lengths.append(len(of_sentence))
                 full = len(lengths) >= self._texts_at_once * (1 + self.pair) or len(ids) > self._tokens_at_once
                 if full or (number == len(texts) and window == len(read)):
-                    parts.append(self._forward(np.array(ids), np.array(lengths), np.array(words)))
+                    table = tokenizer.table() if isinstance(tokenizer, HashedWords) else self._table
+                    parts.append(self._forward(table, np.array(ids), np.array(lengths), np.array(words)))
                     ids, lengths, words = [], [], []
-            if isinstance(self._tokenizer, HashedWords) and not ids:  # no id is left that will be read
-                self._tokenizer.forget()
+            if isinstance(tokenizer, HashedWords) and tokenizer.full and not ids:  # no id is left that will be read
+                tokenizer = self._tokenizer = tokenizer.without_words()
         logits = np.concatenate(parts)
         if not self._by_word:
             return logits
@@ -108,67 +117,55 @@ class Model:
         by_text[mask] = logits
         return by_text
 
-    def predict(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list:
+    def predict(self, texts: Texts) -> list:
         """Return the answer to each text (or pair), by the model's kind: its label, or its number.
 
         multilabel: a list of the labels with a probability of at least 0.5; tags: a list of tags; answers: the answer's
-        text, empty if there is none. Raises PackedError if an item is not a text, or not a pair.
+        text, empty if there is none. Raises PackedError if `texts` is not a list or another iterable of texts (or of
+        pairs), with the position, from 1, and the type of an item that is not one.
         """
         return self._kind.answers(self, texts)
 
-    def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+    def probabilities(self, texts: Texts) -> np.ndarray:
         """Return the softmax of the tidied texts' logits divided by the temperature, or if multilabel, the sigmoid.
 
-        float32 [texts, labels]; for numbers the number itself, [texts, 1]. Raises PackedError for a model that answers
-        questions.
+        float32 [texts, labels]; for numbers the number itself, [texts, 1]. Raises PackedError as `predict` does, and
+        for a model that answers questions.
         """
-        check_list(texts)
-        return self._kind.probabilities(self.logits([self.tidied(text) for text in texts]), self.temperature)
+        return self._kind.probabilities(self._logits(self.tidied(texts)), self.temperature)
 
-    def tidied(self, text: str | tuple[str, str]) -> str | tuple[str, ...]:
-        """Return a text, or a pair of texts, as `logits` reads it. Raises PackedError if it is neither."""
-        return tidy(text) if isinstance(text, str) else tuple(map(tidy, self._sentences(text)))
+    def tidied(self, texts: Texts) -> list[Sentences]:
+        """Return the texts, or the pairs of them, as `predict` reads them. Raises PackedError as `predict` does."""
+        return [tuple(map(tidy, sentences)) for sentences in read_texts(texts, self.pair)]
 
-    def _sentences(self, text: str | tuple[str, str]) -> list[str]:
-        sentences = list(text) if isinstance(text, tuple | list) else [text]
-        if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
-            raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
-        # UTF-8 cannot hold halves of surrogate pairs: they become the replacement character.
-        return [
-            s if s.isascii() else s.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            for s in sentences
-        ]
-
-    def _windows(self, text: str | tuple[str, str]) -> list[list[tuple[Sequence[int], list[int]]]]:
+    def _windows(self, tokenizer: Tokenizer, sentences: Sentences) -> list[list[tuple[Sequence[int], list[int]]]]:
         """Return what is read of a text: a list of its sentences, encoded, or one for each window of a context."""
-        sentences = self._sentences(text)
         if not self._spans:
-            return [[self._encode(sentence, self.max_tokens) for sentence in sentences]]
-        question, (ids, starts) = self._encode(sentences[0], self.max_tokens), self._encode(sentences[1])
+            return [[self._encode(tokenizer, sentence, self.max_tokens) for sentence in sentences]]
+        question = self._encode(tokenizer, sentences[0], self.max_tokens)
+        ids, starts = self._encode(tokenizer, sentences[1])
         return [
             [question, (ids[tokens], [start - tokens.start for start in starts[words]])]
             for tokens, words in windows_of(starts, len(ids), self.max_tokens)
         ]
 
-    def _encode(self, sentence: str, most: int | None = None) -> tuple[Sequence[int], list[int]]:
+    def _encode(self, tokenizer: Tokenizer, sentence: str, most: int | None = None) -> tuple[Sequence[int], list[int]]:
         """Return the ids of a sentence, and if words have logits, the index of each word's first token.
 
         most: number of tokens at which the sentence is cut, if any. A word that is cut off has the last token's index.
         """
-        encode = self._tokenizer.encode
         if not self._by_word:
-            return encode(sentence)[:most] or [0], []
+            return tokenizer.encode(sentence)[:most] or [0], []
         ids: list[int] = []
         starts: list[int] = []
         of_text = [sentence[a:b] for a, b in word_spans(sentence)] if self._spans else sentence.split(" ")
         for word in of_text:
             starts.append(len(ids))
-            ids += encode(self._tokenizer.word_format.format(word))[: self.max_tokens] or [0]
+            ids += tokenizer.encode(tokenizer.word_format.format(word))[: self.max_tokens] or [0]
         ids = ids[:most] or [0]
         return ids, [min(start, len(ids) - 1) for start in starts]
 
-    def _forward(self, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
-        table = self._tokenizer.table() if isinstance(self._tokenizer, HashedWords) else self._table
+    def _forward(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
         if self._spans:
             encoded = self._encoder.words(table, ids, lengths, words)
         elif self._by_word:
@@ -189,9 +186,7 @@ def _part(weights: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
-def _tokenizer(
-    header: Header, weights: dict[str, np.ndarray]
-) -> BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords:
+def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> Tokenizer:
     if header.byte_pairs is not None:
         return header.byte_pairs
     if header.word_pieces is not None:
@@ -207,10 +202,45 @@ def tidy(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def check_list(texts: Any) -> None:
-    """Raise PackedError if `texts` is a single text, which would be read letter by letter."""
-    if isinstance(texts, str):
-        raise PackedError("expected a list of texts, not one text")
+def read_texts(texts: Any, pair: bool) -> list[Sentences]:
+    """Return texts, or pairs of them, as tuples of strings that UTF-8 can hold.
+
+    Raises PackedError as `Model.predict` does.
+    """
+    try:
+        items = iter(texts)
+    except TypeError:
+        items = None
+    # The items of a string are its letters, those of a dictionary its keys, and those of a table its columns' names.
+    if items is None or isinstance(texts, str | bytes | Mapping | Set) or hasattr(texts, "columns"):
+        raise PackedError(f"expected a list of {'pairs of texts' if pair else 'texts'}, not {_type_of(texts)}")
+    sentences: list[Sentences] = []
+    for number, item in enumerate(items, 1):
+        parts = tuple(item) if pair and isinstance(item, tuple | list) else (item,)
+        if len(parts) != 1 + pair or not all(isinstance(text, str) for text in parts):
+            raise PackedError(f"item {number} {_fault(item, pair)}")
+        sentences.append(tuple(map(_without_surrogates, parts)))
+    return sentences
+
+
+def _fault(item: Any, pair: bool) -> str:
+    """Return how an item differs from a text, or from a pair of texts."""
+    if not pair or not isinstance(item, tuple | list):
+        return f"is {_type_of(item)}, not a {'pair of texts' if pair else 'text'}"
+    if len(item) != 2:
+        return f"has {len(item)} texts instead of two"
+    place = int(isinstance(item[0], str))
+    return f"has {_type_of(item[place])} as its {('first', 'second')[place]} text"
+
+
+def _type_of(value: Any) -> str:
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _without_surrogates(text: str) -> str:
+    """Return the text with the replacement character for halves of surrogate pairs, which UTF-8 cannot hold."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def load(model: str | os.PathLike) -> Model:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from compression.runtime.kinds import BY_WORD, MULTILABEL, kind_with
-from compression.runtime.model import check_list, read_with
+from compression.runtime.model import Texts, read_texts, read_with
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, EMBEDDINGS
 
@@ -85,7 +84,8 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
 class NativeModel:
     """A packed student in the C runtime; see `Model` for its attributes and methods.
 
-    One thread at a time may use it. Texts are tidied by the runtime itself: logits are those of the tidied texts.
+    Any number of threads may use it at the same time: each call has a workspace of its own. Texts are tidied by the
+    runtime itself: logits are those of the tidied texts.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -108,8 +108,7 @@ class NativeModel:
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold
-        self._workspace = np.empty(0, np.uint8)
-        self._grow(_FIRST_WORKSPACE)
+        self._workspaces: list[np.ndarray] = []  # those that no call uses
 
     def _check(self, status: int) -> None:
         if status != _OK:
@@ -119,78 +118,71 @@ class NativeModel:
         length = ctypes.c_size_t()
         return _text(self._c.fw_label(self._block, index, ctypes.byref(length)), length.value)
 
-    def _grow(self, size: int) -> None:
-        self._workspace = np.empty(size, np.uint8)
-        self._c.fw_start(self._workspace.ctypes.data, size)
+    def _run(self, longest: int, function: Callable[[int, int], int]) -> None:
+        """Call a function with a workspace's address and size, and again with a larger one while that is too small.
 
-    def _larger(self, longest: int) -> None:
-        """Double the workspace. Raises PackedError if it is already enough for any text of this many bytes."""
-        if self._workspace.size >= self._c.fw_workspace_size(self._block, longest):
-            self._check(_WORKSPACE)
-        self._grow(2 * self._workspace.size)
+        longest: bytes of the longest text. Raises PackedError for the status that the function returns.
+        """
+        try:
+            workspace = self._workspaces.pop()
+        except IndexError:
+            workspace = self._new_workspace(_FIRST_WORKSPACE)
+        while (status := function(workspace.ctypes.data, workspace.size)) == _WORKSPACE:
+            if workspace.size >= self._c.fw_workspace_size(self._block, longest):
+                break
+            workspace = self._new_workspace(2 * workspace.size)
+        self._workspaces.append(workspace)
+        self._check(status)
 
-    def logits(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+    def _new_workspace(self, size: int) -> np.ndarray:
+        workspace = np.empty(size, np.uint8)
+        self._c.fw_start(workspace.ctypes.data, size)
+        return workspace
+
+    def logits(self, texts: Texts) -> np.ndarray:
         """Return float32 [texts, outputs], or if words have labels, [texts, words, outputs]; see `Model.logits`."""
-        check_list(texts)
-        coded = [_bytes(sentence) for text in texts for sentence in self._sentences(text)]
+        coded = [text.encode() for sentences in read_texts(texts, self.pair) for text in sentences]
         if self.kind == "tags":
             return self._word_logits(coded)
         count = len(coded) // (1 + self.pair)
         logits = np.empty((count, self.outputs), np.float32)
-        ends = np.cumsum([len(each) for each in coded], dtype=np.uintp)
-        whole, longest, done = b"".join(coded), max(map(len, coded), default=0), ctypes.c_size_t()
-        while done.value < count:
-            status = self._c.fw_many(
-                self._block, whole, ends.ctypes.data, count, self._workspace.ctypes.data, self._workspace.size,
-                logits.ctypes.data, ctypes.byref(done),
-            )  # fmt: skip
-            if status == _WORKSPACE:
-                self._larger(longest)
-            else:
-                self._check(status)
+        ends = np.cumsum([len(text) for text in coded], dtype=np.uintp)
+        whole, done = b"".join(coded), ctypes.c_size_t()
+
+        def many(workspace: int, size: int) -> int:
+            return self._c.fw_many(
+                self._block, whole, ends.ctypes.data, count, workspace, size, logits.ctypes.data, ctypes.byref(done)
+            )
+
+        self._run(max(map(len, coded), default=0), many)
         return logits
 
     def _word_logits(self, texts: list[bytes]) -> np.ndarray:
-        found = []
-        for text in texts:
-            most, count = len(text) // 2 + 1, ctypes.c_size_t()
-            words, rows = (_Word * most)(), np.empty((most, self.outputs), np.float32)
-            while True:
-                status = self._c.fw_tag(
-                    self._block, text, len(text), self._workspace.ctypes.data, self._workspace.size,
-                    words, most, ctypes.byref(count), rows.ctypes.data,
-                )  # fmt: skip
-                if status != _WORKSPACE:
-                    break
-                self._larger(len(text))
-            self._check(status)
-            found.append(rows[: count.value])
-        by_text = np.full((len(found), max(map(len, found), default=0), self.outputs), np.nan, np.float32)
-        for row, logits in zip(by_text, found, strict=True):
+        of_texts = [self._logits_of_words(text) for text in texts]
+        by_text = np.full((len(texts), max(map(len, of_texts), default=0), self.outputs), np.nan, np.float32)
+        for row, logits in zip(by_text, of_texts, strict=True):
             row[: len(logits)] = logits
         return by_text
 
-    def probabilities(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
+    def _logits_of_words(self, text: bytes) -> np.ndarray:
+        most, count = len(text) // 2 + 1, ctypes.c_size_t()
+        words, logits = (_Word * most)(), np.empty((most, self.outputs), np.float32)
+
+        def tag(workspace: int, size: int) -> int:
+            return self._c.fw_tag(
+                self._block, text, len(text), workspace, size, words, most, ctypes.byref(count), logits.ctypes.data
+            )
+
+        self._run(len(text), tag)
+        return logits[: count.value]
+
+    def probabilities(self, texts: Texts) -> np.ndarray:
         """Return probabilities, or for a regression, the score itself; see `Model.probabilities`."""
         return self._kind.probabilities(self.logits(texts), self.temperature)
-
-    def _sentences(self, text: Any) -> Sequence[str]:
-        sentences = list(text) if isinstance(text, tuple | list) else [text]
-        if len(sentences) != 1 + self.pair or not all(isinstance(sentence, str) for sentence in sentences):
-            raise PackedError(f"{self.name} reads {'pairs of texts' if self.pair else 'single texts'}")
-        return sentences
 
 
 def _text(at: int, length: int) -> str:
     return ctypes.string_at(at, length).decode() if length else ""
-
-
-def _bytes(text: str) -> bytes:
-    """Return the text in UTF-8. Halves of surrogate pairs become the replacement character, as in `Model`."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 def load_native(model: str | os.PathLike) -> NativeModel:

@@ -24,7 +24,7 @@ codes); a table of floats stays float32. Every prediction reads the first fw_use
 are needed for decoding only and may then be used as a workspace. The file's bytes are not needed after fw_load. A
 workspace belongs to one thread: it holds the text in several forms, the tokens and the encoder's state. Half of it, at
 most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A loaded model is
-read-only: threads may share it.
+read-only: any number of threads may share it without locks, each with a workspace of its own.
 
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md
 specifies the format; the results are those of compression/runtime, the NumPy runtime.
@@ -217,7 +217,8 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest);
 /* Mark a workspace as new. To be called once before its first use, and before it is used with another model. */
 FW_API void fw_start(void *workspace, size_t size);
 /* Write model->outputs probabilities of a UTF-8 text (or of a pair), or the score for regression. Returns FW_WORKSPACE
-   if the text needs a larger workspace, FW_KIND for one text if the model reads pairs, or if it labels words. */
+   if the text needs a larger workspace, FW_KIND if the model reads pairs and `second` is NULL, if it reads
+   single texts and `second` is not NULL, if `text` is NULL, or if it labels words. */
 FW_API int fw_predict(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                       void *workspace, size_t size, float *probabilities);
 /* The same for logits. */

@@ -3,7 +3,7 @@
 //   model.predict("a gorgeous , witty film");       // {label, probabilities}
 const featherweight = async (wasm, file) => {
   const module = wasm instanceof WebAssembly.Module ? wasm : await WebAssembly.compile(wasm);
-  const { exports: c } = await WebAssembly.instantiate(module, {});
+  const { exports: c } = await WebAssembly.instantiate(module);
   const coder = new TextEncoder(), decoder = new TextDecoder();
   const bytes = (at, length) => new Uint8Array(c.memory.buffer, at, length);
   const floats = (at, length) => new Float32Array(c.memory.buffer, at, length);
@@ -25,18 +25,22 @@ const featherweight = async (wasm, file) => {
     return decoder.decode(bytes(...about().slice(5)));
   };
   const labels = Array.from({ length: count }, (_, index) => name(index));
+  const encode = (text, i) => {
+    if (typeof text == "string") return coder.encode(text);
+    throw new TypeError(`text ${i + 1} is of type ${text?.constructor?.name ?? text}, not a string`);
+  };
   const write = texts => {
-    const coded = texts.map(text => coder.encode(text));
-    let at = place(c.input(coded.reduce((sum, each) => sum + each.length, 0)));
-    for (const each of coded) bytes(at, each.length).set(each), at += each.length;
+    const coded = texts.map(encode);
+    let at = place(c.input(coded.reduce((sum, text) => sum + text.length, 0)));
+    for (const text of coded) bytes(at, text.length).set(text), at += text.length;
     return coded;
   };
   const best = values => values.indexOf(Math.max(...values));
   const answer = texts => {
-    if (tokens || texts.length != 1 + pair) check(17);
     const [first, second] = write(texts);
+    if (tokens || texts.length != 1 + pair) check(17);
     check(c.predict(first.length, second ? second.length : 0));
-    return Array.from(floats(about()[5], outputs));
+    return [...floats(about()[5], outputs)];
   };
   const choose = probabilities => {
     if (!count) return { score: probabilities[0] };
@@ -51,22 +55,22 @@ const featherweight = async (wasm, file) => {
       if (!tokens) check(17);
       const [coded] = write([text]);
       check(c.tag(coded.length));
-      const [at, found] = about().slice(5), words = new Uint32Array(c.memory.buffer, at, 3 * found);
-      return Array.from({ length: found }, (_, i) => {
+      const [at, total] = about().slice(5), words = new Uint32Array(c.memory.buffer, at, 3 * total);
+      return Array.from({ length: total }, (_, i) => {
         const [start, length, label] = words.subarray(3 * i);
-        const logits = floats(at + 12 * found + 4 * outputs * i, outputs), most = Math.max(...logits);
-        const powers = Array.from(logits, each => Math.exp((each - most) / temperature));
+        const logits = floats(at + 12 * total + 4 * outputs * i, outputs), most = Math.max(...logits);
+        const powers = Array.from(logits, value => Math.exp((value - most) / temperature));
         const sum = powers.reduce((a, b) => a + b);
         return { word: decoder.decode(coded.subarray(start, start + length)), label: labels[label],
-          probabilities: powers.map(each => each / sum) };
-      }).filter(each => each.word);
+          probabilities: powers.map(p => p / sum) };
+      }).filter(tag => tag.word);
     },
     explain: (...texts) => {
       const values = answer(texts), of = count ? best(values) : 0;
       return texts.map((text, place) => {
         const words = text.split(/\s+/u).filter(Boolean);
         return words.slice(0, 256).map((word, index) => {
-          const rest = words.filter((_, other) => other != index).join(" ");
+          const rest = words.toSpliced(index, 1).join(" ");
           return { word, drop: values[of] - answer(texts.with(place, rest))[of] };
         });
       });

@@ -16,7 +16,6 @@ import tiny
 from c_parity import NEAR, TEXTS, both, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
@@ -27,7 +26,6 @@ from compression.runtime import PackedError, load, native, zoo_file
 from compression.runtime.native import load_native
 from compression.runtime.shapes import ALIGNING
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bpe_model import mark_unused
 
 ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 COMPOSED = ALIGNED | {"pair_encoder": "compose"}
@@ -96,7 +94,7 @@ def test_aligned_texts_with_codes(tmp_path, compact, how):
 
 @pytest.mark.slow
 def test_unused_byte_pairs_and_a_whole_model_as_codes(tmp_path, compact):
-    model = unused(made.pieces(), 0.4)
+    model = made.unused(made.pieces(), 0.4)
     check(*both(tmp_path, "ffn", "bpe", model=model, vocab_size=BpeTokenizer(model, 512).vocab_size), TEXTS)
     path = zoo_file("sst-2-12k")
     check(load(path), load_native(path), TEXTS)
@@ -274,18 +272,11 @@ def test_sizes_beyond_a_vector_of_the_processor(tmp_path, arch):
         check(theirs, ours, ["", "a", *TEXTS[-8:]])
 
 
-def unused(model, share):
-    """Return a model file's bytes, with a share of its pieces marked UNUSED."""
-    pieces, rng = ModelProto.FromString(model).pieces, np.random.default_rng(1)
-    normal = ModelProto.SentencePiece.NORMAL
-    return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < share])
-
-
 BYTE_PAIRS = {
-    "unused pieces": lambda folder: unused(made.pieces(), 0.4),
-    "unused across words": lambda folder: unused(made.pieces(split_by_whitespace=False), 0.4),
+    "unused pieces": lambda folder: made.unused(made.pieces(), 0.4),
+    "unused across words": lambda folder: made.unused(made.pieces(split_by_whitespace=False), 0.4),
     "identity": lambda folder: made.pieces(normalization_rule_name="identity"),
-    "spaces kept": lambda folder: unused(made.pieces(remove_extra_whitespaces=False), 0.1),
+    "spaces kept": lambda folder: made.unused(made.pieces(remove_extra_whitespaces=False), 0.1),
     "no prefix": lambda folder: made.pieces(add_dummy_prefix=False, remove_extra_whitespaces=False),
     "own rules": lambda folder: made.pieces(normalization_rule_tsv=str(folder / "rules.tsv")),
 }
@@ -305,7 +296,7 @@ def tokenizers(tmp_path_factory):
     """Name -> both runtimes' model of each tokenizer; of byte pairs one with unused pieces too."""
     folder = tmp_path_factory.mktemp("tokenizers")
     found = {embedding: both(folder / embedding, "conv", embedding) for embedding in made.EMBEDDINGS}
-    model = unused(made.pieces(), 0.5)
+    model = made.unused(made.pieces(), 0.5)
     sizes = {"model": model, "vocab_size": BpeTokenizer(model, 512).vocab_size}
     return found | {"unused": both(folder / "unused", "ffn", "bpe", **sizes)}
 
@@ -369,10 +360,12 @@ def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embeddi
     """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
     _, ours = both(tmp_path, "conv", embedding, max_tokens=4000, encoder_hidden_dim=500, **kind)
     parts = ("\ufdfa", "\u4e2d", "\ud55c", "\u00bc\u1e9b\u0323", "!a", "\u2603 ", "\U0001d160")
-    monkeypatch.setattr(ours, "_larger", lambda length: pytest.fail(f"a text of {length} bytes does not fit"))
     for text in ["", "a", 150 * "a ", *(25 * part for part in parts)]:
-        ours._grow(ours._c.fw_workspace_size(ours._block, len(text.encode())))
+        size = ours._c.fw_workspace_size(ours._block, len(text.encode()))
+        monkeypatch.setattr(native, "_FIRST_WORKSPACE", size)
+        ours._workspaces.clear()
         assert np.isfinite(ours.logits([(text, text) if ours.pair else text])).all()
+        assert [workspace.size for workspace in ours._workspaces] == [size]
 
 
 def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):
@@ -388,5 +381,5 @@ def test_what_it_does_not_read_is_named(tmp_path):
     with pytest.raises(PackedError, match=r"s\.fwt: the file's length is not the one it says"):
         load_native(path)
     _, ours = both(tmp_path / "two", "ffn", "hash", pair=True)
-    with pytest.raises(PackedError, match="s reads pairs of texts"):
+    with pytest.raises(PackedError, match="item 1 is a str, not a pair of texts"):
         ours.logits(["one"])

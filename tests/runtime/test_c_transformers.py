@@ -104,10 +104,12 @@ def test_other_kinds_of_answers(tmp_path, kind):
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, kind):
     more = sizes(encoder_hidden_dim=40, intermediate_dim=150) | {"max_tokens": 2000, "head_dim": 60 * ("pair" in kind)}
     _, ours = both(tmp_path, "transformer", "hash", **more, **kind)
-    monkeypatch.setattr(ours, "_larger", lambda length: pytest.fail(f"a text of {length} bytes does not fit"))
     for text in ["", "a", 150 * "a ", 25 * "\u4e2d", 25 * "!a"]:
-        ours._grow(ours._c.fw_workspace_size(ours._block, len(text.encode())))
+        size = ours._c.fw_workspace_size(ours._block, len(text.encode()))
+        monkeypatch.setattr(native, "_FIRST_WORKSPACE", size)
+        ours._workspaces.clear()
         assert np.isfinite(ours.logits([(text, text) if ours.pair else text])).all()
+        assert [workspace.size for workspace in ours._workspaces] == [size]
 
 
 @pytest.mark.parametrize("kind", [{"pair": True}, {"kind": "tags"}], ids=["pair", "words"])

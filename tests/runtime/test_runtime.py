@@ -53,7 +53,8 @@ def test_too_many_words_are_forgotten_again(models, monkeypatch):
     words = HashedWords(10, np.ones((2, 6), np.float32), np.ones((30, 1), np.float32), 512)
     words.encode(" ".join(map(str, range(90))))
     assert words.table().shape == (91, 6)  # the words, and the token of an empty text
-    words.forget()
+    assert words.full
+    words = words.without_words()
     assert words.encode("a a b") == [1, 1, 2]
     assert words.table().shape == (3, 6)
 
@@ -62,12 +63,6 @@ def test_lone_surrogates_are_replacement_characters(models):
     for model, _ in models.values():
         assert np.array_equal(model.logits(["a \ud800 b\udfff"]), model.logits(["a \ufffd b\ufffd"]))
         assert np.array_equal(model.logits(["\ud83d\ude00"]), model.logits(["\U0001f600"]))
-
-
-@pytest.mark.parametrize("texts", [[1], [None], [("a", "b")], [["a", "b"]], [("a",), 3]])
-def test_values_that_are_not_texts_are_refused(models, texts):
-    with pytest.raises(PackedError, match="reads single texts"):
-        models["hash"][0].logits(texts)
 
 
 def test_probabilities_are_the_softmax(models):
@@ -98,12 +93,6 @@ def test_predictions_of_pairs_words_and_scores(tmp_path):
     assert found[2] == [tags.labels[i] for i in tags.probabilities(["why not"])[0].argmax(-1)]
     scores = loaded("scores", labels=[])
     assert scores.predict(["a film"]) == scores.probabilities(["a film"])[:, 0].tolist()
-
-
-def test_a_single_text_is_not_read_letter_by_letter(models):
-    for answer in (models["bpe"][0].predict, models["bpe"][0].probabilities, models["bpe"][0].logits):
-        with pytest.raises(PackedError, match="expected a list of texts, not one text"):
-            answer("a film")
 
 
 @given(st.text())

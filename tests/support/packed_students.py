@@ -10,6 +10,7 @@ import sentencepiece
 import tiny
 import torch
 from safetensors.numpy import save_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import ByteLevelBPETokenizer
 
 from common.kinds.registry import KINDS
@@ -19,6 +20,7 @@ from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
+from compression.tokenizers.bpe_model import mark_unused
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
@@ -40,6 +42,13 @@ def pieces(vocab_size=VOCAB, seed_text=True, **more):
         character_coverage=1.0, num_threads=1, minloglevel=2, **more,
     )  # fmt: skip
     return file.getvalue()
+
+
+def unused(model, share):
+    """Return a model file's bytes, with a share of its pieces marked UNUSED."""
+    pieces, rng = ModelProto.FromString(model).pieces, np.random.default_rng(1)
+    normal = ModelProto.SentencePiece.NORMAL
+    return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < share])
 
 
 @functools.cache

@@ -18,7 +18,6 @@ from compression.packing import pack_student
 from compression.runtime import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.model import load_bytes
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bpe_model import mark_unused
 from compression.tokenizers.charsmap import base_rules, differences, express, read_rules
 
 CHARACTERS = st.text(
@@ -42,9 +41,7 @@ MODELS = {
 @functools.cache
 def model_of(kind, unused=0.0):
     """Return a model file's bytes, with a share of its pieces marked UNUSED."""
-    model, rng = made.pieces(**MODELS[kind]), np.random.default_rng(1)
-    pieces, normal = ModelProto.FromString(model).pieces, ModelProto.SentencePiece.NORMAL
-    return mark_unused(model, [i for i, piece in enumerate(pieces) if piece.type == normal and rng.random() < unused])
+    return made.unused(made.pieces(**MODELS[kind]), unused)
 
 
 @functools.cache

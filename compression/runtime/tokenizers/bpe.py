@@ -33,8 +33,9 @@ class BytePairs:
         self.size = self._merges.size
         # Adjacent unknown characters are one token, so words are independent only if the space between them is known.
         self._words = bool(flags & WORDS) and self._merges.has_id(SPACE)
-        self._known: dict[str, tuple[int, ...]] = {}
-        self._splits: dict[str, Splits] = {}
+        self._cache: tuple[dict[str, tuple[int, ...]], dict[str, Splits]] = {}, {}
+        """The ids of words, and the splits of those that have any. When it is full, it is replaced by another one,
+        because other threads may read it."""
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
@@ -47,28 +48,32 @@ class BytePairs:
         first, *words = (" " + clean if prefix else clean).split(" ")
         if not self._words:
             return list(self._merges.encode(SPACE.join([first, *words]))[0])
-        known = self._known
+        known, splits = self._cache
         try:
             ids = [i for word in words for i in known[word]]
         except KeyError:
-            self._learn(words)
+            known, splits = self._learned(words)
             ids = [i for word in words for i in known[word]]
-        if self._splits and self._disagree(words):
+        if splits and _disagree(words, splits):
             return list(self._merges.encode(SPACE.join([first, *words]))[0])
         return [*self._merges.encode(first)[0], *ids] if first else ids
 
-    def _learn(self, words: list[str]) -> None:
-        if len(self._known) > self.most_words:
-            self._known.clear()
-            self._splits.clear()
+    def _learned(self, words: list[str]) -> tuple[dict[str, tuple[int, ...]], dict[str, Splits]]:
+        """Return a cache that has these words."""
+        known, splits = self._cache
+        if len(known) > self.most_words:
+            known, splits = self._cache = {}, {}
         for word in words:
-            if word not in self._known:
-                self._known[word], splits = self._merges.encode(SPACE + word)
-                if splits:
-                    self._splits[word] = splits
+            if word not in known:
+                ids, of_word = self._merges.encode(SPACE + word)
+                if of_word:
+                    splits[word] = of_word
+                known[word] = ids  # last: another thread that finds the ids also finds the splits
+        return known, splits
 
-    def _disagree(self, words: list[str]) -> bool:
-        """Return whether a text splits an unused piece in two ways: sentencepiece takes the later one for all."""
-        seen: Splits = {}
-        found = (self._splits[word] for word in words if word in self._splits)
-        return any(seen.setdefault(piece, split) != split for splits in found for piece, split in splits.items())
+
+def _disagree(words: list[str], splits: dict[str, Splits]) -> bool:
+    """Return whether a text splits an unused piece in two ways: sentencepiece takes the later one for all."""
+    seen: Splits = {}
+    of_words = (splits[word] for word in words if word in splits)
+    return any(seen.setdefault(piece, split) != split for of_word in of_words for piece, split in of_word.items())

@@ -41,14 +41,15 @@ class ByteLevelPairs:
         """Return one id per piece."""
         if self._prefix and text and text[0] != " ":
             text = " " + text
-        found: list[int] = []
+        ids: list[int] = []
+        known = self._known
         for word in gpt2_words(text):
-            if word not in self._known:
-                if len(self._known) >= self.most_words:
-                    self._known.clear()
-                self._known[word], _ = self._merges.encode(word.encode().decode("latin-1"))
-            found += self._known[word]
-        return found
+            if word not in known:
+                if len(known) >= self.most_words:
+                    known = self._known = {}  # other threads may read the old one
+                known[word], _ = self._merges.encode(word.encode().decode("latin-1"))
+            ids += known[word]
+        return ids
 
 
 def gpt2_words(text: str) -> list[str]:

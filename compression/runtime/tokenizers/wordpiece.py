@@ -25,14 +25,15 @@ class WordPieces:
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
-        found: list[int] = []
+        ids: list[int] = []
+        known = self._known
         for word in bert_words(text, self._lowercase):
-            if word not in self._known:
-                if len(self._known) >= self.most_words:
-                    self._known.clear()
-                self._known[word] = self._split(word)
-            found += self._known[word]
-        return found
+            if word not in known:
+                if len(known) >= self.most_words:
+                    known = self._known = {}  # other threads may read the old one
+                known[word] = self._split(word)
+            ids += known[word]
+        return ids
 
     def _split(self, word: str) -> list[int]:
         if len(word) > self.longest_word:

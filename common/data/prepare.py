@@ -10,7 +10,7 @@ import pydantic
 
 from common.data.archives import unpack_member
 from common.data.download import fetch, package_folder
-from common.data.overlap import carve, duplicates, match_keys, take_keys, touching
+from common.data.overlap import carve, duplicates, near_keys, take_keys, text_keys, touching
 from common.data.readers.tables import read_source
 from common.data.report import as_text, make_report
 from common.data.split import (
@@ -127,33 +127,52 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     if not sources:
         raise UserError(f"task {task.name}: its source has no train file")
     whole = functools.reduce(_append_file, sources)
-    keys = match_keys(whole)
+    keys, near = text_keys(whole), near_keys(whole)
     rows = np.arange(len(whole))  # the rows still in train
-    dropped = {}
+    left = {}  # reason -> rows that left train
     if "test" in task.carving:
-        repeated = duplicates(whole, keys)
-        rows, dropped["repeated"] = np.setdiff1d(rows, repeated), len(repeated)
-    if task.source.kind == "files":  # a benchmark's train and test stay as they are published
-        for name, split in splits.items():
-            leaking = np.intersect1d(rows, touching(keys, match_keys(split)))
-            rows, dropped[name] = np.setdiff1d(rows, leaking), len(leaking)
+        left["repeated"] = duplicates(whole, keys)
+        rows = np.setdiff1d(rows, left["repeated"])
+    users = task.source.kind == "files"  # a benchmark's train and test stay as they are published
+    for name, split in splits.items() if users else ():
+        left[name] = np.intersect1d(rows, touching(keys, text_keys(split)))
+        rows = np.setdiff1d(rows, left[name])
     for name, how in task.carving.items():
-        carved, kept = carve(whole.take(rows), how, seed + (name == "test"), take_keys(keys, rows))
+        part = whole.take(rows)
+        carved, kept = carve(
+            part, how, seed + (name == "test"), take_keys(keys, rows), take_keys(near, rows), benchmark=not users
+        )
         if not len(carved) or not len(kept):
-            raise UserError(f"{task.name}: {len(rows)} rows are too few to split {name} off train without a leak")
-        dropped[name] = len(rows) - len(carved) - len(kept)
-        splits[name], rows = whole.take(rows[carved]), rows[kept]
+            raise UserError(
+                f"{task.name}: {len(rows)} rows are too few to split {name} off train without a leak"
+                + _why_left(whole, left, np.arange(len(whole)))
+            )
+        splits[name], left[name] = part.take(carved), np.delete(rows, np.union1d(carved, kept))
+        rows = rows[kept]
     if not len(rows):
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
     train = whole.take(rows)
-    if task.source.kind == "files" and task.kind.has_classes:
+    if users and task.kind.has_classes:
         before, after = (task.kind.counts(split.labels, task) for split in (whole, train))
         for label in np.flatnonzero((before > 0) & (after == 0)):
+            of_label = whole.labels == label if task.kind.one_class else whole.labels[:, label] == 1
             raise UserError(
-                f"{task.name}: no row of label {task.values[label]!r} is left in train besides validation and test; "
+                f"{task.name}: no row of label {task.values[label]!r} is left in train besides validation and test"
+                f"{_why_left(whole, left, np.flatnonzero(of_label))}; "
                 "add rows of this label, or give validation and test as files"
             )
-    return {"train": train, **splits}, dropped
+    return {"train": train, **splits}, {reason: len(removed) for reason, removed in left.items()}
+
+
+def _why_left(whole: Split, left: dict[str, np.ndarray], rows: np.ndarray) -> str:
+    """Return how many of these rows left train for each reason, with an example; "" if none did."""
+    reasons = []
+    for reason, removed in left.items():
+        removed = np.intersect1d(removed, rows)
+        if len(removed):
+            of = "repeat other rows" if reason == "repeated" else f"are texts of {reason} or parts of them"
+            reasons.append(f"{len(removed)} {of}, for example {whole.sentence1[removed[0]][:80]!r}")
+    return f" ({'; '.join(reasons)})" if reasons else ""
 
 
 def _append_file(first: Split, second: Split) -> Split:

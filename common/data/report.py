@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from common.data.overlap import in_either_order
+from common.data.overlap import Keys, contradictions, duplicates, in_either_order, text_keys
 from common.data.split import Split
-from common.data.tasks import Task
+from common.data.tasks import JOINED_BY, Task
 from common.tables import text_table
 
 PERCENTILES = (5, 50, 95, 99)
 SHOWN_LABELS = 20
+SHOWN_CHARACTERS = 80
 COUNTS = ("rows", "unlabelled", "empty", "repeated", "contradictory")
 LENGTHS = ("words", "characters")
 
@@ -26,8 +27,8 @@ def make_report(
 
     dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap.
     """
-    texts = {name: _folded(splits[name]) for name in task.splits}
-    compared = {name: in_either_order(rows) for name, rows in texts.items()}
+    keys = {name: text_keys(splits[name]) for name in task.splits}
+    compared = {name: in_either_order(zip(*columns, strict=True)) for name, columns in keys.items()}
     overlaps = []
     for name, of in itertools.combinations(compared, 2):
         if name in ("train", "validation"):
@@ -37,41 +38,44 @@ def make_report(
         "task": task.name,
         "labels": task.kind.labels_heading,
         # A file that became a split unchanged is described only once.
-        "read": {n: _describe(task, file, _folded(file)) for n, file in read.items() if splits.get(n) is not file},
-        "splits": {name: _describe(task, splits[name], texts[name]) for name in task.splits},
+        "read": {n: _describe(task, file, text_keys(file)) for n, file in read.items() if splits.get(n) is not file},
+        "splits": {name: _describe(task, splits[name], keys[name]) for name in task.splits},
         "dropped": dropped,
         "overlaps": overlaps,
     }
 
 
-def _folded(split: Split) -> list[tuple[str, ...]]:
-    """Return the case-folded texts of each row."""
-    return list(zip(*([text.casefold() for text in column] for column in split.sentences()), strict=True))
+def _describe(task: Task, split: Split, keys: Keys) -> dict[str, Any]:
+    """Return counts of one split, and one of its contradictions. keys: its `text_keys`.
 
-
-def _describe(task: Task, split: Split, texts: list[tuple[str, ...]]) -> dict[str, Any]:
-    """Return counts of one split. texts: the case-folded texts of its rows.
-
-    repeated: rows whose text an earlier row has; contradictory: texts with more than one label (or list of labels).
+    repeated: rows whose text and label an earlier row has; contradictory: texts with more than one label (or list of
+    labels).
     """
     sentences = [text for column in split.sentences() for text in column]
-    first: dict[tuple[str, ...], bytes] = {}
-    contradictory = set()
-    for row in np.flatnonzero(split.labelled).tolist():
-        label = split.labels[row].tobytes()
-        if first.setdefault(texts[row], label) != label:
-            contradictory.add(texts[row])
+    different = contradictions(split, keys)
     return {
         "rows": len(split),
         "unlabelled": int((~split.labelled).sum()),
         "empty": sum(not text for text in sentences),
-        "repeated": len(texts) - len(set(texts)),
-        "contradictory": len(contradictory),
+        "repeated": len(duplicates(split, keys)),
+        "contradictory": len(different),
+        "contradiction": [_row_text(task, split, row) for row in different[0]] if different else [],
         "words": _percentiles([text.count(" ") + 1 if text else 0 for text in sentences]),
         "characters": _percentiles(list(map(len, sentences))),
         "labels": task.kind.balance(split.labels, task),
         **task.kind.labels_of_a_row(split.labels),
     }
+
+
+def _row_text(task: Task, split: Split, row: int) -> str:
+    """Return the texts and the label of a row, with invisible characters escaped."""
+    counts = task.kind.balance(split.labels[row : row + 1], task)
+    label = counts.get("mean") or JOINED_BY.join(name for name, count in counts.items() if count["rows"])
+    texts = [
+        column[row] if len(column[row]) <= SHOWN_CHARACTERS else f"{column[row][:SHOWN_CHARACTERS]}..."
+        for column in split.sentences()
+    ]
+    return f"{', '.join(map(repr, texts))} -> {label!r}"
 
 
 def _percentiles(lengths: list[int]) -> dict[str, int]:
@@ -84,7 +88,8 @@ def as_text(report: dict[str, Any]) -> str:
     splits = report["splits"]
     scale = "/".join([*map(str, PERCENTILES), "max"])
     rows = []
-    for name, part in [*((f"read: {name}", part) for name, part in report["read"].items()), *splits.items()]:
+    parts = {f"read: {name}": part for name, part in report["read"].items()} | splits
+    for name, part in parts.items():
         spread = ["/".join(f"{value:,}" for value in part[length].values()) for length in LENGTHS]
         rows.append([name, *(f"{part[count]:,}" for count in COUNTS), *spread])
     header = ["", *COUNTS, *(f"{name} {scale}" for name in LENGTHS)]
@@ -99,6 +104,9 @@ def as_text(report: dict[str, Any]) -> str:
         lines += ["", _table([report["labels"], *splits], rows)]
         if len(names) > SHOWN_LABELS:
             lines.append(f"... and {len(names) - SHOWN_LABELS} labels more")
+    contradiction = next((part["contradiction"] for part in parts.values() if part["contradiction"]), None)
+    if contradiction:
+        lines += ["", "contradictory, for example:", *(f"  {row}" for row in contradiction)]
     reasons = [
         f"{rows:,} repeated" if name == "repeated" else f"{rows:,} overlapping {name}"
         for name, rows in report["dropped"].items()

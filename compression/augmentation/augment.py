@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from common.data.split import Split, split_table
-from common.data.text import match_key
+from common.data.text import near_key, text_key
 from common.devices import pick_device
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
@@ -122,7 +122,7 @@ def augment(
     Both sentences of a pair are varied together, or with sides "one" only one of them, drawn for each variant. A
     variant has the label of its source and its row number in train, where row 0 of `rows` is `first_row`. Draws depend
     only on (seed, row of train).
-    held_out: match keys of texts that must not appear; advance: called with numbers of rows.
+    held_out: near keys of texts that must not appear; advance: called with numbers of rows.
     """
     texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
     advanced = 0
@@ -139,7 +139,7 @@ def augment(
         if count_words(sentences) < settings.least_words:
             continue
         for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
-            if held_out.isdisjoint(map(match_key, variant)):
+            if held_out.isdisjoint(key(text) for text in variant for key in (near_key, text_key)):
                 sources.append(row)
                 for column, text in zip(columns, variant, strict=True):
                     column.append(text)

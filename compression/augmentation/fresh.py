@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.overlap import Keys, match_keys
+from common.data.overlap import Keys, near_keys, text_keys
 from common.data.split import Split, read_row_groups
 from common.data.tasks import Task
 from common.store.workspace import Workspace
@@ -19,16 +19,21 @@ def held_out_files(paths: Workspace, task: Task) -> tuple[Path, ...]:
 
 
 def held_out_keys(files: Iterable[Path]) -> set[str]:
-    """Return the match keys of all texts in the split files of held-out rows."""
-    return {key for file in files for rows in read_row_groups(file) for column in match_keys(rows) for key in column}
+    """Return the near keys and the text keys of all texts in the split files of held-out rows."""
+    columns = (column for file in files for rows in read_row_groups(file) for column in _all_keys(rows))
+    return {key for column in columns for key in column}
+
+
+def _all_keys(rows: Split) -> Keys:
+    return [*near_keys(rows), *text_keys(rows)]
 
 
 class Fresh:
     """Selects fresh rows from additional rows, one after another.
 
     A fresh row contains no held-out text and no text without words, is not a text paired with itself, and equals
-    neither a train row nor an earlier row. Texts are compared without case, spacing and punctuation, and pairs in
-    either order. The match keys of all texts and one number per row are in memory.
+    neither a train row nor an earlier row. Texts are compared by their near keys, held-out ones also by their text
+    keys, and pairs in either order. The near keys of all texts and one number per row are in memory.
     """
 
     def __init__(self, train: Keys, held_out: set[str]) -> None:
@@ -44,8 +49,9 @@ class Fresh:
     def choose(self, rows: Split) -> np.ndarray:
         """Return the indices of the fresh rows, int64. Later calls treat these as earlier rows."""
         chosen = []
-        for index, row in enumerate(zip(*match_keys(rows), strict=True)):
-            if "" in row or not self._held_out.isdisjoint(row) or len(set(row)) < len(row):
+        for index, keys in enumerate(zip(*_all_keys(rows), strict=True)):
+            row = keys[: len(keys) // 2]
+            if "" in row or not self._held_out.isdisjoint(keys) or len(set(row)) < len(row):
                 continue
             number = self._number(row)
             if number not in self._seen:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pydantic
 
-from common.data.overlap import match_keys, touching
+from common.data.overlap import near_keys, touching
 from common.data.readers.tables import TABLES, column_names, read_source, text_columns
 from common.data.split import Split, count_rows, find_splits, read_row_groups, read_split, split_table
 from common.data.tasks import Task
@@ -43,7 +43,7 @@ class NewRows(Step):
 
     def _write(self, out: Path, paths: Workspace, train: Split, candidates: Iterator[Split]) -> None:
         """Write the fresh candidates. Raises UserError if there are none."""
-        fresh = Fresh(match_keys(train), held_out_keys(held_out_files(paths, self.task)))
+        fresh = Fresh(near_keys(train), held_out_keys(held_out_files(paths, self.task)))
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
         if not count_rows(target):
@@ -56,9 +56,9 @@ class NewRows(Step):
         train = self._train(paths)
         labels, sources = train.kind.unknown_like(train.labels, len(rows)), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
-        leaking, keys = np.zeros(len(rows), bool), match_keys(rows)
+        leaking, keys = np.zeros(len(rows), bool), near_keys(rows)
         for file in held_out_files(paths, self.task):
-            leaking[touching(keys, match_keys(read_split(file, "")))] = True
+            leaking[touching(keys, near_keys(read_split(file, "")))] = True
         self._write(out, paths, train, iter([rows.take(np.flatnonzero(~leaking))]))
 
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from common.data.overlap import match_keys
+from common.data.overlap import near_keys
 from common.data.split import Split, read_split, split_table
 from common.data.text import split_words
 from common.errors import UserError
@@ -47,7 +47,7 @@ class Texts:
         index: dict[str, int] = {}
         self.texts: list[str] = []
         self.rows = np.empty((len(train), 2), np.int64)
-        for column, (keys, texts) in enumerate(zip(match_keys(train), train.sentences(), strict=True)):
+        for column, (keys, texts) in enumerate(zip(near_keys(train), train.sentences(), strict=True)):
             for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
                 if key not in index:
                     index[key] = len(self.texts)

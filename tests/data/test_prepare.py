@@ -5,7 +5,7 @@ import pytest
 import tiny
 from own_task import NAMES, WORLD, labelled_rows, own_task, write_csv, write_yaml
 
-from common.data.overlap import duplicates, match_keys
+from common.data.overlap import duplicates, text_keys
 from common.data.prepare import prepare
 from common.data.readers.tables import read_source
 from common.data.split import load_split, read_report
@@ -85,9 +85,9 @@ def test_a_train_file_that_is_all_leak_is_refused(tmp_path):
 
 def test_texts_of_symbols_alone_differ(tmp_path):
     rows = [(text, NAMES[i % 2]) for i, text in enumerate(WORLD)]
-    split = read_source(tmp_path / "rows.csv", own_task(tmp_path, [*rows, ("😀!", ""), ("...", ""), ("?!", "")]))
+    split = read_source(tmp_path / "rows.csv", own_task(tmp_path, [*rows, ("😀 ", ""), ("...", ""), ("…", "")]))
     assert split.sentence1[: len(WORLD)] == WORLD
-    assert duplicates(split, match_keys(split)).tolist() == [len(WORLD), len(WORLD) + 2]
+    assert duplicates(split, text_keys(split)).tolist() == [len(WORLD), len(WORLD) + 2]
 
 
 def test_two_tasks_of_one_name_are_never_mixed(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from common.data.split import Split, load_split, read_metadata, read_split, write_split
 from common.data.tasks import load_task
-from common.data.text import match_key, normalise, split_words
+from common.data.text import near_key, normalise, split_words
 from common.errors import UserError
 from common.store.workspace import Workspace
 
@@ -80,5 +80,5 @@ def test_the_reason_why_a_file_cannot_be_read_is_given(tmp_path, monkeypatch):
 
 def test_words():
     assert split_words("It's  FUN!") == ["it's", "fun", "!"]
-    assert match_key("It's FUN , really !") == match_key("it's fun, REALLY")
+    assert near_key("It's FUN , really !") == near_key("it's fun, REALLY")
     assert normalise("\u2028 a\tb\x85c ") == "a b c"

@@ -5,7 +5,7 @@ from pathlib import Path
 import tiny
 
 from common.data.split import Split, read_split
-from common.data.text import match_key
+from common.data.text import near_key
 from common.store.workspace import Workspace
 from compression.augmentation.preprocess import preprocess
 
@@ -35,10 +35,10 @@ def splits(paths: Workspace) -> tuple[Split, list[Split]]:
 
 
 def pairs_of(rows: Split) -> list[tuple[str, str]]:
-    """The match keys of each pair."""
-    return list(zip(*(map(match_key, column) for column in rows.sentences()), strict=True))
+    """The near keys of each pair."""
+    return list(zip(*(map(near_key, column) for column in rows.sentences()), strict=True))
 
 
 def texts_of(*several: Split) -> set[str]:
-    """The match keys of all texts."""
-    return {match_key(text) for rows in several for column in rows.sentences() for text in column}
+    """The near keys of all texts."""
+    return {near_key(text) for rows in several for column in rows.sentences() for text in column}

@@ -14,7 +14,7 @@ import yaml
 
 from common.data.overlap import FEW_WORDS, whole_rows
 from common.data.tasks import Task, load_task
-from common.data.text import match_key
+from common.data.text import near_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
@@ -61,7 +61,7 @@ def whole_texts(found: FileContents) -> int | None:
     values = found.values
     if found.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
         return None
-    keys = [match_key(row[0]) for row in values]
+    keys = [near_key(row[0]) for row in values]
     long, whole = sum(len(key.split()) >= FEW_WORDS for key in keys), whole_rows(keys)
     labelled = sum(values[row][-1] is not None for row in whole)
     return labelled if long - len(whole) > _MANY_PARTS * long and labelled >= FEWEST_ROWS else None

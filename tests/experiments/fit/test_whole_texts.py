@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.data.overlap import FEW_WORDS, match_keys, whole_rows
+from common.data.overlap import FEW_WORDS, near_keys, whole_rows
 from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from compression.experiments.fit import data
@@ -35,7 +35,7 @@ def test_whole_texts_are_held_out_where_many_rows_are_parts(tmp_path):
     assert task.test.whole_sentences
     assert task.validation.rows == task.test.rows == 60  # as of a file of 300 rows
     splits, _ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
-    keys = {name: match_keys(split)[0] for name, split in splits.items()}
+    keys = {name: near_keys(split)[0] for name, split in splits.items()}
     for name in ("validation", "test"):
         assert len(keys[name]) == 60
         assert all(len(key.split()) == 12 for key in keys[name])
@@ -66,4 +66,4 @@ def test_a_tenth_of_whole_texts_leaves_most_rows_in_train(tmp_path):
     splits, _ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
     assert len(splits["validation"]) == len(splits["test"]) == 100
     assert len(splits["train"]) >= 0.8 * len(texts)
-    assert len(whole_rows(match_keys(splits["train"])[0])) == 800
+    assert len(whole_rows(near_keys(splits["train"])[0])) == 800

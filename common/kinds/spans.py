@@ -4,10 +4,12 @@ A context's words are numbered from 1. Word 0 stands for "no answer", so that ev
 whether its question can be answered or not.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
+
+# The same words as in packed students; see pyproject.toml.
+from compression.runtime.words import word_spans as divide
 
 ENDS = ("start", "end")
 """The outputs of a model for each word: whether the answer starts there, and whether it ends there."""
@@ -15,16 +17,15 @@ LONGEST_ANSWER = 30
 """Number of words of the longest answer that is chosen."""
 NO_ANSWER = (0, 0)
 """The span, of characters or of words, that means "no answer"."""
-_WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 def word_spans(text: str) -> np.ndarray:
-    """Return the characters [start, end) of a text's words, int64 [words, 2]: runs of letters and digits, or one sign.
+    """Return the characters [start, end) of a text's words, int64 [words, 2].
 
-    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `common.data.text.split_words`, it splits "Ann's", because "Ann" may be an
+    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `compression.runtime.words.split_words`, it splits "Ann's", because "Ann" may be an
     answer.
     """
-    return np.array([match.span() for match in _WORD.finditer(text)], np.int64).reshape(-1, 2)
+    return np.array(divide(text), np.int64).reshape(-1, 2)
 
 
 def to_words(answers: np.ndarray, contexts: Sequence[str]) -> np.ndarray:

@@ -24,7 +24,8 @@ class Classifier:
     """A loaded model.
 
     labels: empty for numbers; pair: whether a text is two sentences; kind: of its task; threshold: minimum probability
-    of an answer, for questions that may have none; probabilities: function from texts to float32 [n, labels]; for
+    of an answer, for questions that may have none; plain_words: whether contexts are divided into words as for older
+    packed files (see compression.runtime.words); probabilities: function from texts to float32 [n, labels]; for
     numbers, numbers in the task's range; for tags, [n, words, labels], NaN after a text's last word; for
     answers, the logits of start and end, [n, 1 + words, 2], with "no answer" first.
     """
@@ -36,6 +37,7 @@ class Classifier:
     kind: Kind
     probabilities: Function
     threshold: float | None = None
+    plain_words: bool = False
 
 
 def classifier_of(
@@ -63,4 +65,5 @@ def classifier_of(
             return kind.choices(scaled, found).reshape(len(found), -1)
         return to_probabilities(found, temperature, kind.independent)
 
-    return Classifier(model.name, model.task, model.labels, model.pair, kind, values, threshold)
+    plain = isinstance(model, Model) and model.plain_words
+    return Classifier(model.name, model.task, model.labels, model.pair, kind, values, threshold, plain)

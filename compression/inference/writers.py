@@ -19,7 +19,8 @@ from common.kinds.multilabel import JOINED_BY
 from compression.inference.classifier import Classifier
 from compression.inference.explain import Drops
 from compression.inference.texts import Format, Row, Texts
-from compression.runtime.spans import best_span, word_spans
+from compression.runtime.spans import best_span
+from compression.runtime.words import word_spans
 
 DIGITS = 6
 """Decimal places of a probability or a score."""
@@ -242,7 +243,7 @@ class SpanAnswers:
     def answered(self, row: Row, answer: Answer) -> tuple[str | None, float]:
         """Return a row's answer, or None, and its probability, the product of those of its start and its end."""
         context = row.sentences[1]
-        words = word_spans(context)
+        words = word_spans(context, self.model.plain_words)
         logits = np.array(answer.values[: 1 + len(words)], np.float32)
         chosen = best_span(logits, self.model.threshold)
         first, last = (0, 0) if chosen is None else (1 + chosen[0], 1 + chosen[1])

@@ -23,6 +23,7 @@ from compression.runtime.header import (
     CALIBRATED,
     COMPOSE,
     HEAD_DIM,
+    MARKED_WORDS,
     MOST_ALIGNED,
     NO_SEGMENTS,
     PAIR,
@@ -130,7 +131,7 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     about = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
     about |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | about)
-    header.byte(EMBEDDINGS.index(embedding))
+    header.byte(EMBEDDINGS.index(embedding) | MARKED_WORDS * (embedding == "hash" or encoder.spans))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max")
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
     kind = KINDS[config.task_kind.name]

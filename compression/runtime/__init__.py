@@ -31,7 +31,7 @@ from compression.runtime.spans import merge_windows, windows_of
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
 from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET, Characters
-from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes, split_words
+from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes
 from compression.runtime.tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces

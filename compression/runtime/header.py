@@ -31,6 +31,8 @@ apply."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Most tokens of an aligned text: every pair of tokens of both texts has a score."""
+MARKED_WORDS = 4
+"""Added to the embedding's index in files whose words keep their marks (see compression.runtime.words)."""
 
 
 class Header:
@@ -43,7 +45,8 @@ class Header:
         if arch >= len(ARCHS) or share >= len(SHARES):
             raise PackedError(f"a field has the unknown value {form}")
         self.arch = ARCHS[arch]
-        self.embedding = EMBEDDINGS[reader.byte(len(EMBEDDINGS))]
+        embedding = reader.byte(2 * MARKED_WORDS)
+        self.embedding, self.plain_words = EMBEDDINGS[embedding % MARKED_WORDS], embedding < MARKED_WORDS
         flags = reader.byte()
         bits = flags & (BY_WORD | MULTILABEL)
         code = reader.byte() if bits == BY_WORD | MULTILABEL else None
@@ -90,6 +93,8 @@ class Header:
             raise PackedError(
                 "a question answering model needs two labels, aligned texts or a transformer, and no symmetry"
             )
+        if not (self.plain_words or self.embedding == "hash" or size.spans):
+            raise PackedError("a rule for words is stored for a model that does not divide texts into words")
         if not self.outputs:
             raise PackedError("the model has no labels")
         if self._calibrated and not self.kind.has_probabilities:

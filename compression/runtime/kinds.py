@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compression.runtime.reader import PackedError
-from compression.runtime.spans import best_span, word_spans
+from compression.runtime.spans import best_span
+from compression.runtime.words import word_spans
 
 BY_WORD, MULTILABEL = 4, 8
 """Bits of the settings' flags that tell kinds apart; with both, a byte with the kind's `code` follows the flags."""
@@ -146,7 +147,7 @@ class PartsOfContexts(Kind):
         pairs = model.tidied(texts)
         answers = []
         for (_, context), logits in zip(pairs, model.logits(pairs), strict=True):
-            words = word_spans(context)
+            words = word_spans(context, model.plain_words)
             best = best_span(logits[: 1 + len(words)], model.threshold)
             answers.append("" if best is None else context[words[best[0]][0] : words[best[1]][1]])
         return answers

@@ -15,12 +15,13 @@ from compression.runtime.encoders import ENCODERS
 from compression.runtime.header import Header
 from compression.runtime.reader import PackedError, Reader
 from compression.runtime.shapes import TRANSFORMERS
-from compression.runtime.spans import merge_windows, windows_of, word_spans
+from compression.runtime.spans import merge_windows, windows_of
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import Characters
 from compression.runtime.tokenizers.hash import HashedWords
 from compression.runtime.tokenizers.wordpiece import WordPieces
+from compression.runtime.words import word_spans
 from compression.runtime.zoo import packed_file
 
 MAGIC = b"FWT"
@@ -63,6 +64,7 @@ class Model:
             of_composition = _part(of_encoder, "alignment.composition.")
             composition = make_encoder(of_composition, header.size, True) if header.size.compose else None
             self._encoder = Alignment(of_encoder, header.size, self._encoder, composition)
+        self.plain_words = header.plain_words
         self._symmetric, self._spans = header.size.symmetric, header.size.spans
         self._layers = [
             (np.ascontiguousarray(weights[f"classifier.{i}.weight"].T), weights[f"classifier.{i}.bias"]) for i in (0, 3)
@@ -158,8 +160,10 @@ class Model:
             return tokenizer.encode(sentence)[:most] or [0], []
         ids: list[int] = []
         starts: list[int] = []
-        of_text = [sentence[a:b] for a, b in word_spans(sentence)] if self._spans else sentence.split(" ")
-        for word in of_text:
+        parts = (
+            [sentence[a:b] for a, b in word_spans(sentence, self.plain_words)] if self._spans else sentence.split(" ")
+        )
+        for word in parts:
             starts.append(len(ids))
             ids += tokenizer.encode(tokenizer.word_format.format(word))[: self.max_tokens] or [0]
         ids = ids[:most] or [0]
@@ -194,7 +198,7 @@ def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> Tokenizer:
     if header.embedding == "char":
         return Characters()
     table, importance = weights["embedding.table.weight"], weights["embedding.importance.weight"]
-    return HashedWords(header.vocab_size, table, importance, header.max_tokens)
+    return HashedWords(header.vocab_size, table, importance, header.max_tokens, header.plain_words)
 
 
 def tidy(text: str) -> str:

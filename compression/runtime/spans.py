@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 LONGEST_ANSWER = 30
 """Words of the longest answer."""
-_SPAN_WORD = re.compile(r"[^\W_]+|[^\w\s]|_")
-
-
-def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return the characters [start, end) of a text's words: runs of letters and digits, or one other sign."""
-    return [match.span() for match in _SPAN_WORD.finditer(text)]
 
 
 def windows_of(starts: Sequence[int], tokens: int, max_tokens: int) -> list[tuple[slice, slice]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_LETTER, _MARK, _ALONE, _SIGN = "am.!"
-"""Classes of characters; white space and apostrophes stand for themselves."""
-_WORD = re.compile(r"\.m*|a[am]*(?:'a[am]*)*|[^ ]m*")
-_PART = re.compile(r"\.m*|a[am]*|[^ ]m*")
+# Patterns of the classes of `_WordClasses`.
+_WORD = re.compile(r"1m*|a[am]*(?:'a[am]*)*|[^ ]m*")
+_PART = re.compile(r"1m*|a[am]*|[^ ]m*")
 _PLAIN_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*|[^\w\s]|_")
 _PLAIN_PART = re.compile(r"[^\W_]+|[^\w\s]|_")
 _ALONE_RANGES = (
@@ -53,11 +52,11 @@ def stands_alone(character: str) -> bool:
 
 
 def _spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
-    return [match.span() for match in pattern.finditer(text.translate(_CLASSES))]
+    return [match.span() for match in pattern.finditer(text.translate(_WORD_CLASSES))]
 
 
-class _Classes(dict):
-    """Code point -> an ASCII character for its class."""
+class _WordClasses(dict):
+    """Code point -> a (letter or digit), 1 (one that stands alone), m (mark or joiner), quote, space, or !."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -66,13 +65,13 @@ class _Classes(dict):
         elif character in "'\u2019":
             found = "'"
         elif unicodedata.category(character)[0] == "M" or character in "\u200c\u200d":
-            found = _MARK
+            found = "m"
         elif stands_alone(character):
-            found = _ALONE
+            found = "1"
         else:
-            found = _LETTER if character.isalnum() else _SIGN
+            found = "a" if character.isalnum() else "!"
         self[code] = found
         return found
 
 
-_CLASSES = _Classes()
+_WORD_CLASSES = _WordClasses()

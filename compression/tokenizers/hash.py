@@ -10,7 +10,8 @@ import numpy as np
 
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
-from compression.runtime import HashedWords, hash_codes, split_words
+from compression.runtime import HashedWords, hash_codes
+from compression.runtime.words import split_words
 from compression.tokenizers import Tokenizer
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HEADER = Path(__file__).parent / "featherweight.h"
 BEGIN, END = "/* unicode tables: begin */\n", "/* unicode tables: end */\n"
-SPACE, ALNUM, DIGIT, MARK, PUNCTUATION, GONE, SEPARATOR, CASED, IGNORABLE = (1 << bit for bit in range(9))
+SPACE, ALNUM, DIGIT, MARK, PUNCTUATION, GONE, SEPARATOR, CASED, IGNORABLE, EXTENDS = (1 << bit for bit in range(10))
 """Flags of a code point, as in featherweight.h: str.isspace, str.isalnum, Nd, Mn, P*, Cc Cf Co, Zs, cased,
-case-ignorable."""
+case-ignorable, M* and joiners."""
 LEAF, MIDDLE = 8, 16
 """Code points per leaf, and leaves per block, of the three-stage lookup of a code point's record."""
 BEYOND = 0x20000
@@ -38,6 +38,7 @@ def flags_of(code: int) -> int:
     """Return the flags of a code point."""
     character, category = chr(code), unicodedata.category(chr(code))
     found = SPACE * character.isspace() | ALNUM * character.isalnum() | DIGIT * (category == "Nd")
+    found |= EXTENDS * (category[0] == "M" or character in "\u200c\u200d")
     found |= MARK * (category == "Mn") | PUNCTUATION * (category[0] == "P") | GONE * (category in ("Cc", "Cf", "Co"))
     return found | SEPARATOR * (category == "Zs") | CASED * is_cased(character) | IGNORABLE * is_ignorable(character)
 

@@ -234,11 +234,6 @@ def test_a_packed_student_answers_as_the_student_does(tmp_path, arch, embedding)
         model.probabilities(pairs)
 
 
-@given(st.text(st.sampled_from("ab1 .'\u00e9_\u6f22\u200b\u0301"), max_size=20))
-def test_the_runtime_has_the_words_of_training(text):
-    assert spans.word_spans(text) == list(map(tuple, word_spans(text).tolist()))
-
-
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 40), st.just(2)), elements=st.floats(-9, 9, width=16)))
 def test_the_runtime_chooses_the_answers_of_evaluation(logits):
     (first, last), (sure, _) = best_spans(logits[None], None)[0], best_spans(logits[None], 0.5)[0]

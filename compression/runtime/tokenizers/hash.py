@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import threading
 from collections.abc import Sequence
 
 import numpy as np
 
+from compression.runtime.words import split_words
+
 HASHES = 3
-_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*|[^\w\s]|_")
-
-
-def split_words(text: str) -> list[str]:
-    """Return lower-cased words and single punctuation marks. "It's fun!" -> ["it's", "fun", "!"]."""
-    return _WORD.findall(text.lower())
 
 
 def hash_codes(words: Sequence[str], count: int) -> np.ndarray:
@@ -48,16 +43,18 @@ class HashedWords:
     most_values = 3 << 20
     """Numbers in the table of a full cache."""
 
-    def __init__(self, vocab_size: int, shared: np.ndarray, importance: np.ndarray, max_tokens: int) -> None:
-        """shared: float32 [rows, dim]; importance: float32 [3 vocab_size, 1]."""
+    def __init__(
+        self, vocab_size: int, shared: np.ndarray, importance: np.ndarray, max_tokens: int, plain: bool = False
+    ) -> None:
+        """shared: float32 [rows, dim]; importance: float32 [3 vocab_size, 1]; plain: as in `split_words`."""
         self._vocab_size, self._shared, self._importance = vocab_size, shared, importance[:, 0]
-        self._max_tokens = max_tokens
+        self._max_tokens, self._plain = max_tokens, plain
         self._ids = {"": 0}  # the token of an empty text
         self._table = np.zeros((0, self._shared.shape[1]), np.float32)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per word or sign, which is valid for the table of this object."""
-        words = split_words(text)[: self._max_tokens]
+        words = split_words(text, self._plain)[: self._max_tokens]
         ids = self._ids
         try:
             return [ids[word] for word in words]
@@ -81,7 +78,7 @@ class HashedWords:
 
     def without_words(self) -> HashedWords:
         """Return the same tokenizer with an empty cache."""
-        return HashedWords(self._vocab_size, self._shared, self._importance[:, None], self._max_tokens)
+        return HashedWords(self._vocab_size, self._shared, self._importance[:, None], self._max_tokens, self._plain)
 
     def _vectors(self, words: list[str]) -> np.ndarray:
         vectors = np.zeros((len(words), self._shared.shape[1]), np.float32)

@@ -70,7 +70,9 @@ def _describe(task: Task, split: Split, keys: Keys) -> dict[str, Any]:
 def _row_text(task: Task, split: Split, row: int) -> str:
     """Return the texts and the label of a row, with invisible characters escaped."""
     counts = task.kind.balance(split.labels[row : row + 1], task)
-    label = counts["mean"] if "mean" in counts else JOINED_BY.join(name for name, count in counts.items() if count["rows"])
+    label = (
+        counts["mean"] if "mean" in counts else JOINED_BY.join(name for name, count in counts.items() if count["rows"])
+    )
     texts = [
         column[row] if len(column[row]) <= SHOWN_CHARACTERS else f"{column[row][:SHOWN_CHARACTERS]}..."
         for column in split.sentences()

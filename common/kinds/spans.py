@@ -22,8 +22,7 @@ NO_ANSWER = (0, 0)
 def word_spans(text: str) -> np.ndarray:
     """Return the characters [start, end) of a text's words, int64 [words, 2].
 
-    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `compression.runtime.words.split_words`, it splits "Ann's", because "Ann" may be an
-    answer.
+    "$5.3bn" -> "$", "5", ".", "3bn". Unlike `split_words`, it splits "Ann's", because "Ann" may be an answer.
     """
     return np.array(divide(text), np.int64).reshape(-1, 2)
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import ctypes.util
+import importlib
 import itertools
 import struct
 import unicodedata
@@ -293,22 +294,27 @@ def test_byte_pairs_of_every_kind(tmp_path, kind):
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
-    """Name -> both runtimes' model of each tokenizer; of byte pairs one with unused pieces too."""
+    """Name -> both runtimes' model of each tokenizer; of byte pairs one with unused pieces too, and of hashed
+    words one with the rule of older files."""
     folder = tmp_path_factory.mktemp("tokenizers")
     found = {embedding: both(folder / embedding, "conv", embedding) for embedding in made.EMBEDDINGS}
     model = made.unused(made.pieces(), 0.5)
     sizes = {"model": model, "vocab_size": BpeTokenizer(model, 512).vocab_size}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("compression.packing.pack"), "MARKED_WORDS", 0)
+        found["plain words"] = both(folder / "plain", "conv", "hash")
     return found | {"unused": both(folder / "unused", "ffn", "bpe", **sizes)}
 
 
 CHARACTERS = st.text(
     st.sampled_from(
         "the film wonderful\u0301\u00e9\u2581\u2603 0.,!\ud55c\u1112\u1161\u11ab\uff41\u200b\u03a3A\u0130'_"
+        "\u2019\u200d\u0939\u0942\u0901\u0e14\u0e35\u0e51\u6f22\u3042\u20e3\ufe0f"
     )
 )
 
 
-@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "unused"])
+@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "unused", "plain words"])
 @given(text=st.one_of(st.text(st.characters(exclude_categories=["Cs"])), CHARACTERS))
 @settings(max_examples=100)
 def test_any_text_has_the_same_answer(tokenizers, name, text):

@@ -55,9 +55,10 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding):
         assert getattr(ours, name) == getattr(theirs, name)
 
 
+@pytest.mark.parametrize("arch", ["bilstm", "gru"])
 @pytest.mark.parametrize("form", made.FORMS)
-def test_matrices_of_every_form(tmp_path, form):
-    check(*both(tmp_path, "bilstm", "hash", form, encoder_hidden_dim=9, cls_hidden_dim=20), TEXTS[:20])
+def test_matrices_of_every_form(tmp_path, arch, form):
+    check(*both(tmp_path, arch, "hash", form, encoder_hidden_dim=9, cls_hidden_dim=20), TEXTS[:20])
 
 
 @pytest.fixture

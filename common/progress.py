@@ -36,6 +36,15 @@ def in_proportion(advance: Advance, rows: int, units: int) -> Advance:
     return advance_units
 
 
+@contextlib.contextmanager
+def side_task(what: str) -> Iterator[None]:
+    """Print the error of a block instead of raising it, because what matters is finished and saved before the block."""
+    try:
+        yield
+    except Exception as error:
+        say(f"{what} could not be made: {type(error).__name__}: {error}")
+
+
 def show_bars(shown: bool) -> None:
     """Switch bars on or off for this process (`--loadbar` / `--no-loadbar`)."""
     global _shown

@@ -61,6 +61,21 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def check_output(path: Path, flag: str) -> None:
+    """Raise UserError if no file can be written at a path. Called before time is spent on the file's content."""
+    problem = f"no folder {path.parent}"
+    try:
+        if path.exists() and not path.is_file():
+            problem = "a folder" if path.is_dir() else "not a regular file"
+        elif path.parent.is_dir():
+            partial = temporary(path)
+            partial.touch(exist_ok=False)
+            return partial.unlink()
+    except OSError as error:
+        problem = error.strerror or str(error)
+    raise UserError(f"{flag} {path}: {problem}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with whole_file(path) as partial:

@@ -38,7 +38,7 @@ class ExperimentFile(Settings):
     settings: dict[str, Any] = {}
     """Settings for every job that has them; they override the settings of the file that `base` names."""
     seeds: tuple[str | int, ...] = ()
-    """Seeds, by number or by the thesis's names: every compress job runs once with each."""
+    """Seeds, by number or by the thesis's names: every compress job runs once with each, unless --seed gives one."""
     jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
     """Jobs in order, each a name and its settings."""
 
@@ -96,7 +96,8 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     jobs = []
     for (kind, values), override in zip(given, flags, strict=True):
         settings = {**settings_for(kind, shared), **underscored(values), **override}
-        seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if kind == "compress" else []
+        by_file = kind == "compress" and "seed" not in override
+        seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if by_file else []
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
     title = file.title or file.name
     about = own.get("name", file.name), title, described(path.name, *flags)

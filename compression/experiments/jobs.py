@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from common.config import build, check_used, flag, further_defaults, nearest
+from common.data.tasks import TASK_SUFFIXES
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
@@ -136,5 +137,12 @@ def with_task_path(file: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in the form of records and reports: without the workspace, the device and progress bars."""
-    return {key: to_plain(value) for key, value in settings.items() if key not in _NOT_RECORDED}
+    """Return settings in the form of records and reports: without the workspace, the device and progress bars.
+
+    The path of a task's file in the workspace is relative to it.
+    """
+    recorded = {key: to_plain(value) for key, value in settings.items() if key not in _NOT_RECORDED}
+    if str(recorded.get("task")).endswith(TASK_SUFFIXES):
+        file = Workspace(settings.get("workspace", default_root())).relative(recorded["task"])
+        recorded["task"] = recorded["task"] if Path(file).is_absolute() else file
+    return recorded

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from common.progress import say, show_bars
+from common.progress import say, show_bars, side_task
 from common.store.files import read_json, write_json
 from common.teachers.finetune import finetune
 from common.tracking import record
@@ -18,7 +18,7 @@ from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.chain import Plan
-from compression.experiments.jobs import Job, to_plain
+from compression.experiments.jobs import Job
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, write_record
 from compression.experiments.report.results import Row, write_results
@@ -73,7 +73,7 @@ def _analyze(job: Job, model: dict[str, str]) -> None:
     """Analyze a model, unless it was already analyzed with the same settings."""
     settings = job.settings(**model)
     name, identity = subject(settings)
-    made_from = [*identity, to_plain(job.given)]
+    made_from = [*identity, job.as_record()]
     file = picture_folder(settings, name) / "analysis.json"
     if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
         write_json(file, {**analyze(settings), "made_from": made_from})
@@ -101,5 +101,6 @@ def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
     write_record(folder, experiment)
     write_results(folder / RESULTS_FILE, rows)
     if rows:
-        write_report(folder, rows, experiment)
+        with side_task("the report"):
+            write_report(folder, rows, experiment)
     return rows, experiment

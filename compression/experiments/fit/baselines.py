@@ -170,9 +170,9 @@ def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: fl
 
 
 def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: float, seed: int) -> Baseline | None:
-    """Return the score of fastText with bigrams and the better of two settings; None if it cannot be run.
+    """Return the score of fastText with bigrams and the better of two settings; None if it is not installed.
 
-    seconds: time limit.
+    seconds: time limit. Raises what running it raises.
     """
     program = shutil.which("fasttext")
     if program is None or not task.kind.has_classes:
@@ -192,12 +192,13 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
                 subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=max(1.0, left))
                 chooses, metrics = (_fasttext_score(program, task, folder, split, left) for split in (validation, test))
             except (subprocess.SubprocessError, OSError, ValueError):
+                if best is None:
+                    raise
                 break
             about = f"{epochs} epochs, {(folder / 'model.bin').stat().st_size:,} bytes"
             if best is None or chooses[task.all_metrics[0]] > best[0]:
                 best = chooses[task.all_metrics[0]], metrics, about
-    if best is None:
-        return None
+    assert best is not None
     _, metrics, about = best
     return Baseline(name="fastText", metrics=metrics, about=about, seconds=round(time.perf_counter() - began, 1))
 

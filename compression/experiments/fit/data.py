@@ -107,7 +107,7 @@ def write_task(
     about = {"name": name, **kind, "columns": columns, "source": {"files": files}, **held_out}
     about |= {"symmetric": True} if symmetric else {}
     write_text(folder / TASK_FILE, yaml.safe_dump(about, allow_unicode=True, sort_keys=False))
-    return load_task(str((folder / TASK_FILE).absolute()))
+    return load_task(str(folder / TASK_FILE))
 
 
 def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[FileContents, list[Row]]:

@@ -5,18 +5,19 @@ This module imports no heavy library, so the result of a finished fit is shown a
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
+from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars
-from common.store.files import file_sha256, whole_file
+from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
 from compression.experiments.fit import clock, state
 from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.contents import read_contents
-from compression.experiments.fit.result import FitResult
+from compression.experiments.fit.data import TASK_FILE
+from compression.experiments.fit.result import FitResult, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import State
 from compression.experiments.fit.table import file_identity
@@ -34,14 +35,17 @@ def fit(settings: FitSettings) -> FitResult:
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
     identity = file_identity(settings.file) + (file_identity(settings.test) if settings.test else "")
-    _check_output(settings)
+    if settings.output is not None:
+        check_output(settings.output, "--output")
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
+        if task_file_of_data(settings.paths, settings.experiment) not in (None, str(folder / TASK_FILE)):
+            raise UserError(f"--name {settings.experiment}: the workspace has data of another task of this name")
         if settings.force:
             _start_over(settings, folder)
         kept = State(folder, identity)
         result = kept.get("result", FitResult)
-        if result is not None and not _is_there(result) and not _repack(result, settings, folder):
+        if result is not None and not _is_there(result, settings) and not _repack(result, settings, folder):
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
@@ -49,7 +53,8 @@ def fit(settings: FitSettings) -> FitResult:
             result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
-        return _written(result, settings)
+        write_output(settings.paths.root / result.packed, settings.output)
+        return _located(result, settings)
 
 
 def plan_fit(settings: FitSettings) -> dict[str, object]:
@@ -72,13 +77,6 @@ def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
         return run_fit(settings, data, folder, kept, time_used, time.perf_counter() - started)
 
 
-def _check_output(settings: FitSettings) -> None:
-    """Raise UserError if the packed file cannot be written, before any time is spent."""
-    output = settings.output
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        raise UserError(f"--output {output}: " + ("a folder" if output.is_dir() else f"no folder {output.parent}"))
-
-
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
     for name in state.models_in(folder):
@@ -91,26 +89,26 @@ def _repack(result: FitResult, settings: FitSettings, folder: Path) -> bool:
     """Pack a finished fit's student again. Returns whether this gave the same file as before."""
     from compression.shrinking.chain import compress  # PyTorch loads here
 
-    Path(result.packed).resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
-    given = {"task": str((folder / "task.yaml").absolute()), "workspace": settings.workspace, "cpu": settings.cpu}
+    packed = settings.paths.root / result.packed
+    packed.resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
+    given = {"task": str(folder / TASK_FILE), "workspace": settings.workspace, "cpu": settings.cpu}
     given |= {"load_trained_model": result.model, "compression_actions": ("pack",)}
     try:
         compress(Job("compress", given).settings())
     except UserError as error:
         say(str(error))
         return False
-    return _is_there(result)
+    return _is_there(result, settings)
 
 
-def _is_there(result: FitResult) -> bool:
-    path = Path(result.packed)
+def _is_there(result: FitResult, settings: FitSettings) -> bool:
+    path = settings.paths.root / result.packed
     return path.exists() and file_sha256(path) == result.sha256
 
 
-def _written(result: FitResult, settings: FitSettings) -> FitResult:
-    """Copy the packed file to --output. Returns the result with that path."""
-    if settings.output is None:
-        return result
-    with whole_file(settings.output) as partial:
-        shutil.copyfile(result.packed, partial)
-    return result.model_copy(update={"output": str(settings.output)})
+def _located(result: FitResult, settings: FitSettings) -> FitResult:
+    """Return a result with the paths of this command's workspace and of its --output."""
+    recorded = {"packed": result.packed, "report": result.report, "scores_of": result.scores_of}
+    paths = {name: path and str(settings.paths.root / path) for name, path in recorded.items()}
+    output = paths["packed"] if settings.output is None else str(settings.output)
+    return result.model_copy(update={**paths, "file": str(settings.file), "output": output})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from common.config import Settings
+from common.store.files import whole_file
 from common.tables import text_table
 from compression.experiments.commands import packed_commands
 from compression.experiments.fit.settings import Baseline
@@ -28,7 +30,10 @@ class TriedStudent(Settings):
 
 
 class FitResult(Settings):
-    """Result of a fit: the contents of the file, the students tried, and the packed file."""
+    """Result of a fit: the contents of the file, the students tried, and the packed file.
+
+    In fit.json, paths in the workspace are relative to it.
+    """
 
     name: str
     """Name of the experiment and of the task in the workspace."""
@@ -92,6 +97,8 @@ class FitResult(Settings):
         ]
         lines += [
             f"{one.name}: {self.metric} on test {100 * one.metrics[self.metric]:.2f} ({one.about})."
+            if one.metrics
+            else f"{one.name}: absent ({one.about})."
             for one in self.baselines
         ]
         return [*lines, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
@@ -100,6 +107,13 @@ class FitResult(Settings):
         """Return the result for a terminal."""
         return "\n".join([*self.summary(), "", tried_table(self.tried, self.metric), "", *self.commands,
                           f"report: {self.report}"])  # fmt: skip
+
+
+def write_output(packed: Path, output: Path | None) -> None:
+    """Copy the packed file to --output, if it is given."""
+    if output is not None:
+        with whole_file(output) as partial:
+            shutil.copyfile(packed, partial)
 
 
 def tried_table(tried: tuple[TriedStudent, ...], metric: str) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 from common.config import Settings
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import Task, load_task
-from common.progress import say
-from common.stopping import OutOfTime
+from common.progress import say, side_task
+from common.stopping import OutOfTime, at_once
 from common.store.files import file_sha256
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
@@ -26,6 +27,7 @@ from compression.experiments.fit.contents import FitData
 from compression.experiments.fit.data import (
     MOST_TEST,
     MOST_VALIDATION,
+    TASK_FILE,
     draw,
     held_out_rows,
     some_rows,
@@ -42,7 +44,7 @@ from compression.experiments.fit.plan import (
     make_plan,
     reserve_of,
 )
-from compression.experiments.fit.result import FitResult, plan_lines
+from compression.experiments.fit.result import FitResult, plan_lines, write_output
 from compression.experiments.fit.selection import Selection
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.speeds import measure
@@ -87,7 +89,7 @@ class BaselineScores(Settings):
 
 def describe_plan(settings: FitSettings, data: FitData, start: float) -> dict[str, Any]:
     """Return the plan of a fit. start: seconds that the libraries took to load."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, at_once():
         clock = Clock(Path(folder), settings.seconds)
         opening = _open(settings, data, Path(folder), clock, start)
     lines = [opening.task, *opening.notes, f"Teacher: {opening.plan.why}.", plan_lines(opening.plan.seconds)]
@@ -101,8 +103,9 @@ def run_fit(
 
     data: contents of the file; not needed to continue a fit. start: seconds that the libraries took to load.
     """
-    opening = state.decide(OPENING, Opening, lambda: _open(settings, data, folder, clock, start))
-    task = load_task(str((folder / "task.yaml").absolute()))
+    with at_once():  # measures, and has nothing to save
+        opening = state.decide(OPENING, Opening, lambda: _open(settings, data, folder, clock, start))
+    task = load_task(str(folder / TASK_FILE))
     for line in (opening.task, *opening.notes, f"teacher: {opening.plan.why}"):
         say(line)
     experiment = ExperimentRecord(
@@ -129,9 +132,11 @@ def run_fit(
     )
     write_record(folder, experiment)
     write_results(folder / RESULTS_FILE, rows)
-    write_report(folder, rows, experiment)
     result = result.model_copy(update={"seconds": round(clock.used, 1)})
-    return state.decide("result", FitResult, lambda: result)
+    state.save("result", result)
+    with side_task("the report"):
+        write_report(folder, rows, experiment)
+    return result
 
 
 def _open(settings: FitSettings, data: FitData, folder: Path, clock: Clock, start: float) -> Opening:
@@ -174,15 +179,16 @@ def _stages(
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     selection = Selection(settings, state, clock, opening.speeds, stages, train, taught.teacher, taught.variants)
     winner = selection.run()
-    rows = stages.evaluate(winner.name)
     packed = paths.packed(task.name, winner.name)
+    write_output(packed, settings.output)  # before scores, baselines and the report, which may fail
+    rows = stages.evaluate(winner.name)
     scored = state.decide(
         "baselines", BaselineScores, lambda: BaselineScores(baselines=_baselines(settings, task, clock, train))
     )
     counts = {name: count_rows(paths.split(task.name, name)) for name in task.splits}
     result = FitResult(
         name=settings.experiment,
-        file=str(settings.file),
+        file=paths.relative(settings.file),
         task=opening.task,
         notes=opening.notes,
         teacher=taught.why,
@@ -195,16 +201,16 @@ def _stages(
         rows=counts,
         metrics=rows[0]["metrics"],
         baselines=scored.baselines,
-        packed=str(packed),
-        output=str(packed),
+        packed=paths.relative(packed),
+        output=paths.relative(packed),
         bytes=packed.stat().st_size,
         sha256=file_sha256(packed),
         seconds=round(clock.used, 1),
         minutes=settings.minutes,
-        report=str(folder / "report.html"),
+        report=paths.relative(folder / "report.html"),
         texts=opening.texts,
         example=example(paths, task),
-        scores_of=None if task.labels else str(folder / "task.yaml"),
+        scores_of=None if task.labels else paths.relative(folder / TASK_FILE),
     )
     return rows, result
 
@@ -230,7 +236,9 @@ def _teach(clock: Clock, opening: Opening, stages: Stages, train: Split, state: 
             max_tokens=plan.max_tokens,
             downsample_data=plan.share(len(train)),
         )
-        if worse := _worse_than_linear(stages, train):
+        with at_once():
+            worse = _worse_than_linear(stages, train)
+        if worse:
             return Taught(teacher=False, variants=0, why=f"none: {worse}")
         began = time.perf_counter()
         stages.logits(left(), "processed")
@@ -282,8 +290,18 @@ def _baselines(settings: FitSettings, task: Task, clock: Clock, train: Split) ->
     validation, test = (load_split(settings.paths, task, name) for name in ("validation", "test"))
     labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, validation, test)]
     left = max(3.0, 0.5 * clock.left)
-    found = [tf_idf(task, *labelled, left), fasttext(task, *labelled, left, settings.seed)]
-    for one in found:
-        if one is not None:
-            say(f"[{clock.used:.0f} s] {one.name}: {one.metrics} ({one.about})")
-    return tuple(one for one in found if one is not None)
+    methods: dict[str, Callable[[], Baseline | None]] = {
+        "tf-idf": lambda: tf_idf(task, *labelled, left),
+        "fastText": lambda: fasttext(task, *labelled, left, settings.seed),
+    }
+    baselines = []
+    for name, method in methods.items():
+        try:
+            with at_once():
+                baseline = method()
+        except Exception as error:  # the student is finished, and a comparison may fail for any reason
+            baseline = Baseline(name=name, metrics={}, about=f"{type(error).__name__}: {error}"[:200], seconds=0.0)
+        if baseline is not None:
+            say(f"[{clock.used:.0f} s] {baseline.name}: {baseline.metrics or 'absent'} ({baseline.about})")
+            baselines.append(baseline)
+    return tuple(baselines)

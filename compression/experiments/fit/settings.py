@@ -12,6 +12,11 @@ from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
 from compression.experiments.report.record import described
 
+_STEM_BYTES = 80
+"""Maximum length of the part of the experiment's name that comes from the file's name."""
+_PATHS = ("encoder", "glove")
+"""Settings that may be paths of files that the experiment does not compare."""
+
 
 class FitFlags(WorkspaceSettings):
     """Common settings."""
@@ -74,6 +79,7 @@ class FitSettings(FitFlags):
     def experiment(self) -> str:
         """Name of the experiment and of its task in the workspace."""
         stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.file.stem).strip("-") or "data"
+        stem = stem.encode()[:_STEM_BYTES].decode(errors="ignore")
         return self.name or f"{stem}-{self.max_bytes}-{self.minutes:g}min"
 
     @property
@@ -85,11 +91,18 @@ class FitSettings(FitFlags):
         """Return the settings that change the result, in the form of flags."""
         asked = ("text", "label", "kind", "symmetric", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
         given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
+        for name in _PATHS:
+            if Path(given.get(name, ".nothing")).exists():
+                given[name] = self.paths.relative(given[name])
+        if self.test:
+            given["test"] = self.test.name  # its content is compared
         return {**given, "max_bytes": self.max_bytes, "minutes": self.minutes}
 
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""
-        return described(f"fit {self.file.name}", self.meaning())
+        meaning = self.meaning()
+        whole = [f"{name}={meaning.pop(name)}" for name in _PATHS if name in meaning]  # two may have the same file name
+        return described(" ".join([f"fit {self.file.name}", *whole]), meaning)
 
 
 def of_file(flags: FitFlags, file: str) -> FitSettings:
@@ -104,6 +117,7 @@ class Baseline(Settings):
 
     name: str
     metrics: dict[str, float]
+    """Empty if the baseline failed."""
     about: str
-    """Size and other facts on the model."""
+    """Size and other facts on the model, or the reason for the failure."""
     seconds: float

@@ -1,6 +1,7 @@
 """experiment.json, the description of an experiment. A report needs only this file and results.json."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -93,7 +94,13 @@ class ExperimentRecord(Settings):
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
     given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
-    return " ".join([source, *(f"{key}={_in_yaml(value)}" for key, value in sorted(given.items()))])
+    return " ".join([source, *(f"{key}={_in_yaml(_without_folder(value))}" for key, value in sorted(given.items()))])
+
+
+def _without_folder(value: Any) -> Any:
+    """Return the name of a file or folder: its path differs from working folder to working folder."""
+    exists = isinstance(value, str | Path) and os.path.exists(value)  # noqa: PTH110 - no error for a long text
+    return Path(value).absolute().name if exists else value
 
 
 def _in_yaml(value: Any) -> str:

@@ -158,7 +158,7 @@ def test_a_fit_whose_student_is_gone_begins_again(tmp_path, monkeypatch, capsys)
         (models / name).symlink_to("nowhere")
     begun = []
     monkeypatch.setattr(fit_module, "_run", lambda settings, folder, kept: begun.append(kept.values) or finished)
-    monkeypatch.setattr(fit_module, "_written", lambda result, settings: result)
+    monkeypatch.setattr(fit_module, "write_output", lambda packed, output: None)
     fit(given)
     assert begun == [{"identity": identity}]
     assert not (experiment / "clock.json").exists()

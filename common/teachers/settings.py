@@ -117,8 +117,8 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             *unused_by("loss", self.loss, LOSSES),
             (self.teacher, guidance, "without --teacher"),
             (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
-            (not self.as_is, training - {"max_tokens"}, "with --as-is: nothing is trained"),
-            (not self.ensemble, {*training, "arch"}, "with --ensemble: nothing is trained"),
+            (not self.as_is, {*training, "seed", "cpu"} - {"max_tokens"}, "with --as-is: nothing is trained"),
+            (not self.ensemble, {*training, "arch", "seed", "cpu"}, "with --ensemble: nothing is trained"),
         )
 
     @property

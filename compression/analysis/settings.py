@@ -71,8 +71,12 @@ class AnalyzeSettings(StageSettings):
         return self
 
     def unused(self) -> dict[str, str]:
-        """Return the settings without effect: the folder for pictures if none is drawn."""
-        return unused_fields((self._draws, ["out"], f"without {_DRAWING}"))
+        """Return the settings without effect: the seed, and those of pictures that are not asked for."""
+        return unused_fields(
+            (self._draws, ["out"], f"without {_DRAWING}"),
+            (self.attention, ["cpu"], "without --attention"),
+            (False, ["seed"], "on an analysis, which draws nothing"),
+        )
 
     @property
     def _draws(self) -> bool:

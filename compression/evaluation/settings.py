@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+from common.config import unused_fields
 from common.store.settings import StageSettings
 from compression.evaluation.packed import Runtime
 
@@ -39,5 +40,9 @@ class EvaluateSettings(StageSettings):
 
     def unused(self) -> dict[str, str]:
         """Return the flags without effect: those of packed files if none is scored, those of splits with a probe."""
-        probed = dict.fromkeys(("split", "time"), "with --probe") if self.probe else {}
-        return probed | ({} if self.packed or self.time else {"runtime": "without --packed or --time"})
+        return unused_fields(
+            (False, ["seed"], "on scores, which draw nothing"),
+            (not self.probe, ["split", "time"], "with --probe"),
+            (self.packed or self.time, ["runtime"], "without --packed or --time"),
+            (not self.packed, ["cpu"], "with --packed"),
+        )

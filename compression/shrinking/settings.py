@@ -254,6 +254,7 @@ class CompressSettings(  # bases in the order of --help
             (asked["quantize"], QuantizeSettings.model_fields, of_action + "quantize"),
             (shrunk, TuneSettings.model_fields, of_action + "factorize, prune or quantize"),
             (trained or shrunk, ["model_name"], "with files alone: they have their student's name"),
+            (trained or shrunk, ["seed", "cpu"], "with files alone: nothing is trained or drawn"),
         )
 
     @property

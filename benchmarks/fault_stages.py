@@ -86,21 +86,22 @@ def write_task(folder: Path, source: dict[str, Any] | None = None) -> Path:
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield name and words of each stage, in order; files that they read are written to `folder`."""
     quiet_transformers()
-    task = ["--task", str(write_task(folder)), "--cpu", "--no-loadbar"]
+    only_task = ["--task", str(write_task(folder)), "--no-loadbar"]
+    task = [*only_task, "--cpu"]
     encoder = str(tiny.write_encoder(folder / "tiny-bert"))
     glove = str(tiny.write_glove(folder / "glove.txt"))
     sizes = {"embedding-dim": 6, "encoder-hidden-dim": 5, "cls-hidden-dim": 7, "vocab-size": 120, "epochs": 3}
     distil = ["compress.py", *task, "--bpe-source", "train", *(w for k, v in sizes.items() for w in (f"--{k}", str(v)))]
     action = ["compress.py", *task, "--compression-actions"]
     training = ["--lr", "0.01", "--precision", "fp32", "--max-epochs", "3"]
-    yield "preprocess", ["preprocess.py", *task]
+    yield "preprocess", ["preprocess.py", *only_task]
     yield "fine-tune", ["finetune.py", *task, "--arch", encoder, *training]
     yield "augment", ["preprocess.py", *task, "--augment", "tinybert", "--glove", glove, "--variants", "6"]
     yield "logits", ["preprocess.py", *task, "--generate-loss", "processed", "tinybert", "--precision", "fp32"]
     yield "distil", distil
     yield "prune", [*action, "prune", "--load-trained-model", STUDENT, "--tune-epochs", "1"]
     yield "quantize", [*action, "quantize", "--load-trained-model", STUDENT, "--tune-epochs", "1", "--bits", "4"]
-    yield "pack", [*action, "pack", "--load-trained-model", QUANTIZED]
+    yield "pack", ["compress.py", *only_task, "--compression-actions", "pack", "--load-trained-model", QUANTIZED]
     yield "force", [*distil, "--force"]
     yield "sweep", ["experiment.py", "sweep", str(_write_grid(folder, task[1])), *task[2:]]
 

@@ -44,11 +44,11 @@ def test_a_chain_of_functions_builds_the_models_of_the_script(workspace, prepare
 
 
 def test_data_and_teachers(tmp_path, glue, encoder):
-    place = {"task": "sst-2", "workspace": tmp_path / "w", "cpu": True, "loadbar": False}
+    place = {"task": "sst-2", "workspace": tmp_path / "w", "loadbar": False}
     rows = compression.preprocess(**place, data_dir=glue)
     assert set(rows) == {"train", "validation", "test"}
     training = {"max_epochs": 1, "batch_size": 16, "lr": 1e-2, "precision": "fp32"}
-    teacher = compression.finetune(**place, arch=str(encoder), **training)
+    teacher = compression.finetune(**place, cpu=True, arch=str(encoder), **training)
     assert (teacher.name, teacher.task) == ("tiny-bert", "sst-2")
     rows = compression.preprocess(**place, generate_loss="processed")
     assert list(rows.values()) == [rows["--generate-loss processed"]]

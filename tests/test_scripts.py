@@ -54,15 +54,15 @@ RUNNERS = {"sst-2": in_a_process, "qqp": in_this_process}
 
 def run_chain(task, workspace, glue, encoder, glove):
     """Run every stage as a command. Returns (task, workspace, output of evaluate)."""
-    common = ["--task", task, "--workspace", workspace, "--cpu", "--no-loadbar", "--seed", 5]
+    common, how = ["--task", task, "--workspace", workspace, "--no-loadbar"], ["--cpu", "--seed", 5]
     logits = ["--generate-loss", "processed", "tinybert", "--teacher-arch", "tiny-bert"]
     actions = ["--compression-actions", "distill", "prune", "quantize"]
     commands = [
-        ["preprocess.py", "--glue-preprocess", "--data-dir", glue],
-        ["finetune.py", "--arch", encoder, "--max-epochs", 2, "--batch-size", 16, "--lr", "1e-2"],
-        ["preprocess.py", "--augment", "tinybert", "--variants", 2, "--glove", glove, *logits],
-        ["compress.py", *actions, "--epochs", 2, "--batch-size", 16, "--model-name", "s", *CHAINS[task]],
-        ["evaluate.py", "--model-name", "s+p+q", "--json"],
+        ["preprocess.py", "--glue-preprocess", "--data-dir", glue, "--seed", 5],
+        ["finetune.py", "--arch", encoder, "--max-epochs", 2, "--batch-size", 16, "--lr", "1e-2", *how],
+        ["preprocess.py", "--augment", "tinybert", "--variants", 2, "--glove", glove, *logits, *how],
+        ["compress.py", *actions, "--epochs", 2, "--batch-size", 16, "--model-name", "s", *CHAINS[task], *how],
+        ["evaluate.py", "--model-name", "s+p+q", "--json", "--cpu"],
     ]
     for script, *words in commands:
         printed = RUNNERS[task](script, *common, *words)

@@ -139,11 +139,10 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         reason = f"with --augment {self.augment}" if augments else "without --augment or --generate-loss"
         return unused_fields(
             *unused_by("launcher", self.launcher, LAUNCHERS),
-            (runs or (method and method.launches), LaunchSettings.model_fields, reason),
+            (runs or (method and method.launches), [*LaunchSettings.model_fields, "cpu"], reason),
             (reads or (method and method.reads_encoder), ["model_name", "teacher_arch"], reason),
             *unused_by("augment", self.augment, METHODS),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (launches, ["cpu"], both if not augments else f"with --augment {self.augment}"),
             (augments or self.glue_preprocess or not reads, ["seed"], "with --generate-loss alone"),
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),
             (not self.logits_from, ["teacher_arch"], "with --logits-from"),

@@ -220,10 +220,10 @@ def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):
 def test_the_scripts_in_one_experiment_from_the_command_line(tmp_path, glue, encoder, capsys):
     """experiment.py runs the other scripts' jobs, from text to report; analyze.py reads its models."""
     chain = ["preprocess", "finetune", "compress", "evaluate", "analyze"]
-    common = ["--task", "qqp", "--workspace", tmp_path, "--cpu", "--no-loadbar"]
+    common = ["--task", "qqp", "--workspace", tmp_path, "--no-loadbar"]
     small = ["--epochs", 1, "--max-epochs", 1, "--embedding-type", "char", "--student-arch", "rnn"]
     data = ["--data-dir", glue, "--arch", encoder, "--alpha", 1, "--only-original-data"]
-    assert run_script("experiment.py", *chain, *common, *small, *data, "--name", "all") == 0
+    assert run_script("experiment.py", *chain, *common, "--cpu", *small, *data, "--name", "all") == 0
     assert "report.html" in capsys.readouterr().out
     name = "rnn-char100-a1-orig-s3201976"
     assert run_script("analyze.py", *common, "--model-name", name, "--json", "--named-params") == 0

@@ -14,6 +14,7 @@
     python experiment.py archive packed --to docs/results
     python experiment.py report docs/results
     python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
+    python experiment.py clean --yes
 
 run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
 has it (`compress.py --help` and so on explain them); --name, --observer and --dry-run, which prints the jobs, are the
@@ -32,6 +33,7 @@ from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.clean import CleanSettings, as_text, clean
 from common.store.settings import QuerySettings
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import Plan, plan_chain, plan_file
@@ -212,6 +214,22 @@ def _best(settings: BestSettings) -> None:
     print_json(dataclasses.asdict(found)) if settings.json_ else print(best_text(found))
 
 
+def _clean(settings: CleanSettings) -> None:
+    """Show what nothing in a workspace leads to, and the room that it takes; with --yes remove it.
+
+    These are artifacts without a name that no named artifact or running build was made from, and locks that nobody
+    holds. Nothing that a command can find again is removed.
+
+    Example: python experiment.py clean
+    """
+    unused = clean(settings)
+    if settings.json_:
+        items = [dataclasses.asdict(item) for item in unused]
+        print_json({"removed": settings.yes, "bytes": sum(item.bytes for item in unused), "unused": items})
+    else:
+        print(as_text(unused, settings.yes))
+
+
 COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
     "fit": (FitFlags, ["FILE"], _fit),
@@ -222,6 +240,7 @@ COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "show": (QuerySettings, ["NAME|ID"], _show),
     "compare": (CompareSettings, ["A", "B"], _compare),
     "best": (BestSettings, [], _best),
+    "clean": (CleanSettings, [], _clean),
 }
 """Command -> settings class, operands, and the function that runs it, whose docstring is the --help text."""
 

@@ -100,18 +100,24 @@ class Store(Workspace):
         work = self._work(key)
         self._remove_replaced(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
+        input_keys = {role: artifact.key for role, artifact in inputs.items()}
         with whole_folder(folder) as partial:
+            write_json(partial / MANIFEST, {"inputs": input_keys})  # read by `clean`, which keeps them
             facts = step.run(inputs, partial, dataclasses.replace(context, key=key, work=work))
             manifest = Manifest(
                 kind=step.kind(),
                 version=step.version,
                 key=key,
                 settings=step.model_dump(mode="json"),
-                inputs={role: artifact.key for role, artifact in inputs.items()},
+                inputs=input_keys,
                 actions=(*_actions(inputs), Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
                 parent=inputs["parent"].path.name if "parent" in inputs else None,
                 facts=facts,
-                files={str(path.relative_to(partial)): path.stat().st_size for path in files_in(partial)},
+                files={
+                    str(path.relative_to(partial)): path.stat().st_size
+                    for path in files_in(partial)
+                    if path != partial / MANIFEST
+                },
                 libraries=dict(_versions()),
                 seconds=round(time.monotonic() - started, 3),
                 built=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from common.errors import UserError
 
+_NAME_BYTES = 150
+"""Maximum length of a name: file systems take 255 bytes, and names of temporary files and derived models are longer."""
+
 
 class Workspace:
     """Paths below one root folder. Nothing is created until something is written."""
@@ -92,8 +95,10 @@ def workspace_of(artifact: Path) -> Workspace:
 
 def one_word(name: str, kind: str) -> str:
     """Return the name if it can be that of a file or folder. Raises UserError otherwise. kind: for the message."""
-    if not name or name.startswith(".") or Path(name).name != name:
+    if not name or name.startswith(".") or Path(name).name != name or not name.isprintable():
         raise UserError(f"{name!r} is not a name for {kind}: a name is one word without slashes")
+    if len(os.fsencode(name)) > _NAME_BYTES:
+        raise UserError(f"{name[:20]}... is not a name for {kind}: it is longer than {_NAME_BYTES} bytes")
     return name
 
 

@@ -47,6 +47,20 @@ def chained(prepared, tmp_path_factory):
     return workspace, path, rows
 
 
+def test_a_seed_on_the_command_line_replaces_those_of_the_file(tmp_path):
+    path = write_experiment(tmp_path / "e.yaml", tmp_path / "w", seeds=list(SEEDS))
+    assert [job.given.get("seed") for job in plan_file(path, []).jobs if job.kind == "compress"] == [*SEEDS.values()]
+    (job,) = [job for job in plan_file(path, ["--seed", "7"]).jobs if job.kind == "compress"]
+    assert job.settings().seed == 7
+
+
+def test_a_report_that_fails_loses_no_rows(chained, monkeypatch, capsys):
+    monkeypatch.setattr("compression.experiments.run.write_report", lambda *given: 1 / 0)
+    rows, _ = run_plan(plan_file(chained[1], []))
+    assert [row["metrics"] for row in rows] == [row["metrics"] for row in chained[2]]
+    assert "the report could not be made: ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_chain_gives_the_bytes_of_commands_by_hand(chained, workspace):
     settings = {"student_arch": "ffn", "embedding_type": "hash", "compression_actions": ("distill", "quantize")}
     given = {"task": "sst-2", "workspace": workspace, "seed": SEEDS["simone"], **tiny.small(), **settings}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from common.errors import UserError
+from common.progress import side_task
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, notes, summary
@@ -40,10 +41,13 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
     if not rows and not tables and not record.labels:
         raise UserError("nothing to report: no model was evaluated")
     splits = group_rows(rows)
-    pictures = save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf")) if splits else []
-    for number, results in enumerate(splits, 1):
-        if figure := draw_reliability(results):
-            pictures += save_figure(figure, folder, reliability_stem(number))
+    pictures: list[Path] = []
+    with side_task("a picture"):
+        if splits:
+            pictures += save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf"))
+        for number, results in enumerate(splits, 1):
+            if figure := draw_reliability(results):
+                pictures += save_figure(figure, folder, reliability_stem(number))
     texts = {
         "report.md": _markdown(record, splits, tables),
         "report.html": render_page(record, rows, splits, tables),

@@ -1,7 +1,9 @@
 """`experiment.py fit` from a file to a packed file, stopped and resumed, with a tiny teacher."""
 
 import json
+import os
 import subprocess
+import time
 from pathlib import Path
 
 import own_task
@@ -13,7 +15,8 @@ from stops import stopped_in_step
 
 import compression
 from common.errors import UserError
-from common.stopping import OutOfTime, check, time_limit
+from common.stopping import OutOfTime, check, graceful, time_limit
+from common.store.workspace import one_word
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
 from compression.experiments.fit import selection
@@ -271,9 +274,56 @@ def test_a_bad_file_gives_one_line_and_exit_code_2(tmp_path, name, capsys):
 def test_an_output_that_cannot_be_written_is_refused_at_once(tmp_path):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(60))
     about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace"}
-    for output, message in ((tmp_path, "a folder"), (tmp_path / "none" / "x.fwt", "no folder")):
-        with pytest.raises(UserError, match=message):
+    os.mkfifo(tmp_path / "pipe")
+    bad = {tmp_path: "a folder", tmp_path / "none" / "x.fwt": "no folder", tmp_path / "pipe": "not a regular file"}
+    bad |= {tmp_path / f"{'x' * 250}.fwt": "File name too long", Path("/proc/x.fwt"): "No such file"}
+    for output, message in bad.items():
+        with pytest.raises(UserError, match=f"--output .*: {message}"):
             fit(FitSettings(**about, output=output))
+    with pytest.raises(UserError, match=r"xxxx\.\.\. is not a name for an experiment: it is longer than 150 bytes"):
+        fit(FitSettings(**about, name="x" * 300))
+    assert not (tmp_path / "workspace").exists()
+
+
+def test_a_long_name_of_a_file_gives_a_short_name_of_its_experiment():
+    for letter in "xय":
+        name = FitSettings(file=Path(f"{letter * 70}.csv")).experiment
+        assert one_word(name, "an experiment") == f"{(letter * 70).encode()[:80].decode(errors='ignore')}-32000-15min"
+
+
+@pytest.mark.slow
+def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
+    """Words of one sign are no words for tf-idf; there are no fonts for pictures; then the report fails."""
+    signs = {"up": "\U0001f600", "down": "\U0001f620"}
+    rows = [(signs[name] + " " + "\U0001f697" * (i % 9), name) for i in range(80) for name in signs]
+    monkeypatch.setattr("compression.experiments.fit.run.fasttext", lambda *given: 1 / 0)
+    monkeypatch.setattr("compression.experiments.report.draw_skylines", lambda *given: Path("no font").read_bytes())
+    given = settings(tmp_path, rows, "none", None, minutes=0.5, max_bytes=4000)
+    result = fit(given)
+    assert (tmp_path / "reviews.fwt").stat().st_size == result.bytes
+    absent = [one for one in result.baselines if not one.metrics]
+    assert absent[-1].name == "fastText"
+    assert absent[-1].about == "ZeroDivisionError: division by zero"
+    assert "fastText: absent (ZeroDivisionError: division by zero)." in result.text()
+    assert "a picture could not be made: FileNotFoundError" in capsys.readouterr().err
+    assert (given.paths.experiment(given.experiment) / "report.html").exists()
+    (tmp_path / "reviews.fwt").unlink()
+    monkeypatch.setattr("compression.experiments.fit.stages.evaluate", lambda settings: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(given.model_copy(update={"name": "again"}))
+    assert load_packed(tmp_path / "reviews.fwt").labels
+
+
+@pytest.mark.slow
+def test_a_fit_that_measures_stops_at_once(tmp_path, encoder, monkeypatch):
+    """Also in the middle of a step that lasts."""
+    monkeypatch.setattr(
+        "compression.experiments.fit.run.measure", lambda *given: (os.kill(os.getpid(), 15), time.sleep(60))
+    )
+    given, began = settings(tmp_path, own_task.labelled_rows(120), encoder, None), time.monotonic()
+    with graceful(), pytest.raises(KeyboardInterrupt):
+        fit(given)
+    assert time.monotonic() - began < 30
 
 
 def test_a_size_too_small_for_any_student_is_refused_at_once(tmp_path):

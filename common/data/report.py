@@ -11,6 +11,7 @@ import numpy as np
 from common.data.overlap import Keys, contradictions, duplicates, in_either_order, text_keys
 from common.data.split import Split
 from common.data.tasks import JOINED_BY, Task
+from common.kinds.spans import texts_of
 from common.tables import text_table
 
 PERCENTILES = (5, 50, 95, 99)
@@ -69,10 +70,13 @@ def _describe(task: Task, split: Split, keys: Keys) -> dict[str, Any]:
 
 def _row_text(task: Task, split: Split, row: int) -> str:
     """Return the texts and the label of a row, with invisible characters escaped."""
-    counts = task.kind.balance(split.labels[row : row + 1], task)
+    labels = split.labels[row : row + 1]
+    counts = task.kind.balance(labels, task)
     label = (
         counts["mean"] if "mean" in counts else JOINED_BY.join(name for name, count in counts.items() if count["rows"])
     )
+    if split.sentence2 and task.kind.always_pairs:
+        (label,) = texts_of(labels, [split.sentence2[row]])
     texts = [
         column[row] if len(column[row]) <= SHOWN_CHARACTERS else f"{column[row][:SHOWN_CHARACTERS]}..."
         for column in split.sentences()

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from common.kinds.ragged import padded
+
 # The same words as in packed students; see pyproject.toml.
 from compression.runtime.words import word_spans as divide
 
@@ -53,6 +55,24 @@ def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
             words = word_spans(contexts[row])
             answers[row] = words[first - 1, 0], words[last - 1, 1]
     return answers
+
+
+def of_present_words(logits: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
+    """Return logits of `word_spans` from those of the words of older files, [n, 1 + words, 2], NaN after a row's last.
+
+    A word has the logits of the older words that start and end where it does, or the row's lowest one.
+    """
+    rows = []
+    for values, context in zip(logits, contexts, strict=True):
+        older, present = np.array(divide(context, plain=True)).reshape(-1, 2), word_spans(context)
+        values = values[: 1 + len(older)]
+        row = np.full((1 + len(present), 2), values.min(), np.float32)
+        row[0] = values[0]
+        for side in range(2):
+            _, index, place = np.intersect1d(present[:, side], older[:, side], return_indices=True)
+            row[1 + index, side] = values[1 + place, side]
+        rows.append(row)
+    return padded(np.concatenate(rows), np.array(list(map(len, rows))))
 
 
 def texts_of(answers: np.ndarray, contexts: Sequence[str]) -> list[list[str]]:

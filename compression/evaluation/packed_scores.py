@@ -14,6 +14,7 @@ from common.data.task_use import check_no_overlap
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.kinds.base import ANSWERED_FROM
+from common.kinds.spans import of_present_words
 from common.training.metrics import score
 from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
@@ -76,7 +77,10 @@ def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
     They are [n, words, outputs] for tasks that label words, and [n, 1 + words, 2] for questions; NaN after a row's last
     word.
     """
-    return model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
+    logits = model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
+    if split.sentence2 and split.kind.always_pairs and isinstance(model, Model) and model.plain_words:
+        return of_present_words(logits, split.sentence2)
+    return logits
 
 
 def labelled_score(

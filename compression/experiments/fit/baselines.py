@@ -19,6 +19,7 @@ from common.data.tasks import Task
 from common.seeds import derive
 from common.training.metrics import score
 from compression.experiments.fit.settings import Baseline
+from compression.runtime.words import split_words
 
 _STRENGTHS = (10.0, 1.0)
 """Values of C (1 / alpha for ridge regression); validation chooses between them if there is time for both."""
@@ -112,8 +113,15 @@ class _Linear:
         first = self.of_kind.first_rows(train.labels)
         rows = np.concatenate([first, rows[~np.isin(rows, first)]])
         self.task, self.train = task, train.take(rows[:most_rows])
-        self.vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
-        texts = [text.lower() for column in self.train.sentences() for text in column]
+        self.vectorizer = TfidfVectorizer(
+            tokenizer=split_words,
+            token_pattern=None,
+            lowercase=False,
+            ngram_range=(1, 2),
+            sublinear_tf=True,
+            dtype=np.float32,
+        )
+        texts = [text for column in self.train.sentences() for text in column]
         if task.pair:
             self.vectorizer.fit(texts)
             self.features = self._features(self.train)
@@ -129,7 +137,7 @@ class _Linear:
         """Return features, sparse [n, features]; for pairs with vectors u and v: u * v, its sum (cosine), |u - v|."""
         from scipy.sparse import csr_matrix, hstack
 
-        columns = [self.vectorizer.transform([text.lower() for text in column]) for column in split.sentences()]
+        columns = [self.vectorizer.transform(column) for column in split.sentences()]
         if len(columns) == 1:
             return columns[0]
         product = columns[0].multiply(columns[1]).tocsr()

@@ -12,9 +12,11 @@ from typing import Any
 from common.data.readers.records import as_sentence, column_indices
 from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels
 from common.data.tasks import JOINED_BY
+from common.data.text import text_key, words_in
 from common.errors import UserError
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table
+from compression.runtime.words import stands_alone
 
 FEWEST_ROWS = 50
 """Minimum number of labelled rows: a tenth each is held out as validation and test."""
@@ -220,11 +222,15 @@ def _described(table: Table) -> str:
 
 
 def _mean_words(cells: Sequence[Any]) -> float:
-    """Return the mean number of words, 0 for a column without text or mostly of numbers."""
+    """Return the mean number of words, 0 for a column without text or mostly of numbers.
+
+    In texts of scripts without spaces, two letters count as a word.
+    """
     texts = [cell for cell in cells[:1000] if isinstance(cell, str) and cell.strip()]
     if not texts or sum(map(is_number, texts)) * 2 > len(texts):
         return 0.0
-    return sum(len(text.split()) for text in texts) / len(texts)
+    counts = (words_in(text_key(text)) if any(map(stands_alone, text)) else len(text.split()) for text in texts)
+    return sum(counts) / len(texts)
 
 
 def _check_text(table: Table, name: str) -> None:

@@ -25,6 +25,7 @@ from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import AUGMENTED, Stages
 from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED, State
+from compression.runtime.words import stands_alone
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 from compression.tokenizers.bpe_files import most_pieces
@@ -139,6 +140,9 @@ class Selection:
         about = task.pair, task.labels, words, pieces, task.symmetric
         found = find_candidates(self.settings.max_bytes, *about)
         found = [one for one in found if self.taught or not one.labels_only]
+        if np.mean([any(map(stands_alone, text)) for text in texts[:2000]]) > 0.5:
+            # Without spaces, byte pairs of few texts are whole phrases; a hashed word is one letter.
+            found.sort(key=lambda one: one.embedding_type != "hash")
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
         vocabularies = {(one.vocab_size, one.embedding_dim) for one in found if one.embedding_type == "bpe"}

@@ -232,8 +232,10 @@ def _fasttext_labels(split: Split) -> list[str]:
 
 
 def _joined(split: Split) -> list[str]:
-    """Return the texts in lower case, the two texts of a pair joined."""
-    return [" ".join(texts).lower() for texts in zip(*split.sentences(), strict=True)]
+    """Return the words of each text, the two texts of a pair joined, separated by spaces."""
+    return [
+        " ".join(word for text in texts for word in split_words(text)) for texts in zip(*split.sentences(), strict=True)
+    ]
 
 
 def _of_chosen(chosen: np.ndarray) -> np.ndarray:

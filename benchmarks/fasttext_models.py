@@ -217,7 +217,6 @@ def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: 
         "parts": {},
         "settings": {**settings, "threads": bench.threads, "library": FASTTEXT[0]},
         "validation": file.metrics["validation"],
-        "validation_data": data_fingerprint(bench.paths, bench.task, "validation"),
         "rows": len(bench.splits[split]),
         "metrics": file.metrics[split],
         "data": data_fingerprint(bench.paths, bench.task, split),

@@ -35,12 +35,15 @@ class CleanSettings(QuerySettings):
 
 @dataclasses.dataclass(frozen=True)
 class Unused:
-    """Something that can be removed. name: the key of an artifact or build, or the path of a lock's file."""
+    """Something that can be removed. name: the key of an artifact or build, or the path of a lock's file.
+
+    built_by: kind of the artifact's step.
+    """
 
     kind: Literal["artifact", "unfinished build", "lock"]
     name: str
     bytes: int
-    about: str = ""
+    built_by: str = ""
 
 
 def clean(settings: CleanSettings) -> list[Unused]:
@@ -56,7 +59,7 @@ def clean(settings: CleanSettings) -> list[Unused]:
 
 def as_text(unused: list[Unused], removed: bool) -> str:
     """Return what `clean` returns as text for a terminal."""
-    body = [[item.kind, item.name, item.about, human_bytes(item.bytes)] for item in unused if item.kind != "lock"]
+    body = [[item.kind, item.name, item.built_by, human_bytes(item.bytes)] for item in unused if item.kind != "lock"]
     locks = sum(item.kind == "lock" for item in unused)
     total = f"{human_bytes(sum(item.bytes for item in unused))} in {len(body)} artifacts and builds, {locks} locks"
     lines = [text_table(("", "key", "", "size"), body, [False, False, False, True])] if body else []
@@ -66,34 +69,27 @@ def as_text(unused: list[Unused], removed: bool) -> str:
 
 def _artifacts(store: Store) -> Iterator[Unused]:
     """Yield the artifacts and unfinished builds that are not in use."""
-    folder = store.root / "store"
-    sizes: dict[str, int] = {}
-    for path in folder.glob("[!.]*"):
-        if not path.is_symlink():
-            sizes[path.name] = sum(file.stat().st_size for file in files_in(path))
     in_use = _in_use(store)
-    for key in sorted({name.partition(".")[0] for name in os.listdir(folder)} - {""} - in_use if sizes else ()):  # noqa: PTH208
-        size = sum(size for name, size in sizes.items() if name.startswith(f"{key}.") and not name.endswith(".work"))
-        if (folder / key).is_symlink() or size:
-            yield Unused("artifact", key, size, str(_manifest(folder / key).get("kind", "damaged")))
-    for name, size in sizes.items():
-        if name.endswith(".work"):
-            yield Unused("unfinished build", name.removesuffix(".work"), size)
+    for path in sorted((store.root / "store").glob("[!.]*")):
+        if path.suffix == ".work":
+            yield Unused("unfinished build", path.stem, _size(path))
+        elif path.is_symlink() and path.name not in in_use:
+            kind = _manifest(path).get("kind", "damaged")
+            yield Unused("artifact", path.name, _size(path.resolve()), str(kind))
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in files_in(folder))
 
 
 def _named(store: Store) -> set[str]:
     """Return the keys that names point to."""
-    root = os.path.realpath(store.root)
-    prefix, keys = os.path.join(root, "store") + os.sep, set()  # noqa: PTH118 - many links, no paths
-    for folder, folders, files in os.walk(root):
-        if folder == root and "store" in folders:
-            folders.remove("store")
-        for name in (*folders, *files):
-            path = os.path.join(folder, name)  # noqa: PTH118
-            if os.path.islink(path):  # noqa: PTH114
-                target = os.path.normpath(os.path.join(folder, os.readlink(path)))  # noqa: PTH115, PTH118
-                if target.startswith(prefix):
-                    keys.add(target.removeprefix(prefix).partition(os.sep)[0].partition(".")[0])
+    keys, root = set(), store.root.resolve()
+    for folder in (path for path in root.glob("[!.]*") if path.name != "store"):
+        for link in (path for path in folder.rglob("*") if path.is_symlink()):
+            target = Path(os.path.normpath(link.parent / link.readlink()))
+            if target.is_relative_to(root / "store"):
+                keys.add(target.relative_to(root / "store").parts[0].partition(".")[0])
     return keys
 
 

@@ -22,11 +22,6 @@ def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
     return read_metadata(paths.split(task.name, split)).get("fingerprint")
 
 
-def validation_fingerprint(paths: Workspace, task: Task, config: ModelConfig) -> str | None:
-    """Return the fingerprint of the validation split, or None for a model that is not scored on it."""
-    return data_fingerprint(paths, task, "validation") if has_validation(task, config) else None
-
-
 def has_validation(task: Task, config: ModelConfig) -> bool:
     """Return whether a model is scored on validation: true for a student if the task has a validation split."""
     return config.kind == "student" and "validation" in task.splits

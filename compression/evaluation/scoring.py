@@ -34,7 +34,6 @@ from compression.evaluation.models import (
     has_validation,
     identity,
     split_names,
-    validation_fingerprint,
 )
 from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import labelled_score, packed_logits, threshold_field
@@ -164,7 +163,6 @@ def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfi
         **trained,
         "parts": parameters_by_part(itertools.chain.from_iterable(weights)),
         "settings": config.settings,
-        "validation_data": validation_fingerprint(paths, task, config),
     }
 
 

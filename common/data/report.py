@@ -11,7 +11,7 @@ import numpy as np
 from common.data.overlap import Keys, contradictions, duplicates, in_either_order, text_keys
 from common.data.split import Split
 from common.data.tasks import JOINED_BY, Task
-from common.kinds.spans import texts_of
+from common.kinds.spans import texts_of, within_words
 from common.tables import text_table
 
 PERCENTILES = (5, 50, 95, 99)
@@ -61,6 +61,7 @@ def _describe(task: Task, split: Split, keys: Keys) -> dict[str, Any]:
         "repeated": len(duplicates(split, keys)),
         "contradictory": len(different),
         "contradiction": [_row_text(task, split, row) for row in different[0]] if different else [],
+        "within_words": within_words(split.labels, split.sentence2 or []) if task.kind.always_pairs else 0,
         "words": _percentiles([text.count(" ") + 1 if text else 0 for text in sentences]),
         "characters": _percentiles(list(map(len, sentences))),
         "labels": task.kind.balance(split.labels, task),
@@ -113,6 +114,10 @@ def as_text(report: dict[str, Any]) -> str:
     contradiction = next((part["contradiction"] for part in parts.values() if part["contradiction"]), None)
     if contradiction:
         lines += ["", "contradictory, for example:", *(f"  {row}" for row in contradiction)]
+    for name, part in splits.items():
+        if part["within_words"]:
+            inside = f"{part['within_words']:,} answers of {part['rows']:,} begin or end within a word"
+            lines += ["", f"{name}: {inside}; models answer with whole words"]
     reasons = [
         f"{rows:,} repeated" if name == "repeated" else f"{rows:,} overlapping {name}"
         for name, rows in report["dropped"].items()

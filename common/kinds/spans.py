@@ -4,6 +4,7 @@ A context's words are numbered from 1. Word 0 stands for "no answer", so that ev
 whether its question can be answered or not.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,6 +56,16 @@ def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
             words = word_spans(contexts[row])
             answers[row] = words[first - 1, 0], words[last - 1, 1]
     return answers
+
+
+def within_words(answers: np.ndarray, contexts: Sequence[str]) -> int:
+    """Return how many rows have a first answer that begins or ends within a word. answers: as in `to_words`."""
+    count, words = 0, functools.lru_cache(maxsize=1)(divide)  # rows of one context follow each other
+    for (start, end), context in zip(answers[:, 0].tolist(), contexts, strict=True):
+        if end > 0:
+            starts, ends = zip(*(words(context) or [NO_ANSWER]), strict=True)
+            count += start not in starts or end not in ends
+    return count
 
 
 def of_present_words(logits: np.ndarray, contexts: Sequence[str]) -> np.ndarray:

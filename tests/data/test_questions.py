@@ -17,7 +17,16 @@ from common.data.split import load_split, read_report, read_split, write_split
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.errors import UserError
-from common.kinds.spans import LONGEST_ANSWER, best_spans, texts_of, to_characters, to_words, word_spans
+from common.kinds.spans import (
+    LONGEST_ANSWER,
+    best_spans,
+    of_present_words,
+    texts_of,
+    to_characters,
+    to_words,
+    within_words,
+    word_spans,
+)
 from common.store.workspace import Workspace
 
 CONTEXT = "The $5.3bn film, “Ann's  caf\u0065\u0301”, is\nby A. B. Smith."
@@ -221,3 +230,31 @@ def test_questions_about_a_held_out_context_leave_train(tmp_path):
     splits = prepare(Workspace(tmp_path / "w"), load_task(str(path)), None, seed=1)
     assert {name: len(split) for name, split in splits.items()} == {"train": 16, "validation": 8, "test": 8}
     assert read_report(Workspace(tmp_path / "w"), "films")["dropped"] == {"validation": 0, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [
+        ("東京は日本の首都です。", "日本"),
+        ("กรุงเทพมีวัดดีมาก", "วัดดี"),
+        ("这家公司成立于1998年", "1998"),
+        ("अनु दिल्ली में", "दिल्ली"),
+    ],
+)
+def test_answers_are_found_at_letters_where_there_are_no_spaces(context, answer):
+    start = context.index(answer)
+    answers = np.array([[[start, start + len(answer)]]])
+    assert texts_of(to_characters(to_words(answers, [context]), [context]), [context]) == [[answer]]
+    assert within_words(answers, [context]) == 0
+
+
+def test_answers_within_words_are_counted():
+    answers = np.array([[[0, 4]], [[1, 4]], [[5, 8]], [[0, 0]]])
+    assert within_words(answers, ["film makers"] * 4) == 2
+    assert within_words(np.array([[[0, 1]]]), ["हूँ"]) == 1
+
+
+def test_logits_of_the_words_of_older_files_become_those_of_the_present_words():
+    older = np.arange(12, dtype=np.float32).reshape(6, 2)[None]  # none, a, mark, b, two ideographs, x
+    present = of_present_words(older, ["aूb 漢字 x"])[0]
+    assert present.tolist() == [[0, 1], [2, 7], [8, 0], [0, 9], [10, 11]]

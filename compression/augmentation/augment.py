@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from common.data.split import Split, split_table
-from common.data.text import near_key, text_key
+from common.data.text import near_key
 from common.devices import pick_device
 from common.launch.shards import PartFunction
 from common.progress import Advance, in_proportion, nothing
@@ -139,7 +139,7 @@ def augment(
         if count_words(sentences) < settings.least_words:
             continue
         for variant in _variants(sentences, [candidates[text] for text in sentences], first_row + row, settings):
-            if held_out.isdisjoint(key(text) for text in variant for key in (near_key, text_key)):
+            if held_out.isdisjoint(map(near_key, variant)):
                 sources.append(row)
                 for column, text in zip(columns, variant, strict=True):
                     column.append(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars
+from common.stopping import at_once
 from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
 from compression.experiments.fit import clock, state
@@ -70,7 +71,8 @@ def plan_fit(settings: FitSettings) -> dict[str, object]:
 def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
     time_used = Clock(folder, settings.seconds)
     with time_used.running():
-        data = None if state.OPENING in kept.values else read_contents(settings)
+        with at_once():
+            data = None if state.OPENING in kept.values else read_contents(settings)
         started = time.perf_counter()
         from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
 

@@ -107,9 +107,15 @@ def best_within(files: Sequence[File], size: int | None) -> File | None:
 
 
 class Bench:
-    """Trains and scores models of a task. python: an interpreter with fastText; folder: for this run's text files."""
+    """Trains and scores models of a task.
 
-    def __init__(self, paths: Workspace, task: Task, python: str, threads: int, folder: Path) -> None:
+    python: an interpreter with fastText; folder: for this run's text files; teacher: of augmented rows' labels.
+    """
+
+    def __init__(
+        self, paths: Workspace, task: Task, python: str, threads: int, folder: Path, teacher: str | None = None
+    ) -> None:
+        self.teacher = teacher
         self.paths, self.task, self.python, self.threads, self.folder = paths, task, python, threads, folder
         self.kept = paths.root / "fasttext-models" / task.name
         self.train_rows = len(load_split(paths, task, "train"))
@@ -207,7 +213,7 @@ def peer_row(bench: Bench, rows: DistillationSet, name: str, file: File, split: 
         "alpha": 1.0,
         "augmented": rows.augmented,
         "seed": file.seed,
-        "teacher": rows.teacher,
+        "teacher": bench.teacher if rows.augmented else None,
         "select_on": "validation",
         "run": str(path),
         "config_hash": file.identity,

@@ -39,9 +39,11 @@ from common.errors import UserError
 from common.kinds.registry import LABELS
 from common.progress import bar, say
 from common.seeds import NAMED_SEEDS
+from common.store.artifact import paths_of
 from common.store.locks import only_one
 from common.store.workspace import Workspace, default_root
-from compression.distillation.dataset import DistillationSet, distillation_set
+from common.teachers.guided import learning_inputs
+from compression.distillation.dataset import DistillationSet, distillation_set, find_teacher
 from compression.distillation.settings import DistillSettings
 from compression.experiments.report import terminal_report, write_report
 from compression.experiments.report.record import (
@@ -61,11 +63,16 @@ def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> 
     common = {"task": given.task, "workspace": given.workspace, "downsample_data": share}
     # With alpha 1, a train row has its own label and an augmented row the teacher's choice.
     settings = DistillSettings(**common, alpha=1, only_original_data=True)
-    sets = [distillation_set(settings, task)]
+    sets = [_learned(settings, task)]
     if given.augmented:
         more = {"only_original_data": False, "augmented": (given.augmented,), "teacher": given.teacher}
-        sets.append(distillation_set(settings.model_copy(update=more), task))
+        sets.append(_learned(settings.model_copy(update=more), task))
     return sets
+
+
+def _learned(settings: DistillSettings, task: Task) -> DistillationSet:
+    inputs = learning_inputs(settings.paths, task, settings.augmented_sets, find_teacher(settings, task))
+    return distillation_set(paths_of(inputs), task, settings, settings.seed)
 
 
 def tune(bench: Bench, rows: DistillationSet, given: argparse.Namespace) -> list[File]:
@@ -159,7 +166,7 @@ def record(given: argparse.Namespace) -> None:
     if python is None:
         raise UserError("no fastText to train, see above")
     with only_one(folder / "peer", f"experiment {experiment.name}"), tempfile.TemporaryDirectory() as lines:
-        rows, tuning = run(given, Bench(paths, task, python, given.threads, Path(lines)))
+        rows, tuning = run(given, Bench(paths, task, python, given.threads, Path(lines), given.teacher))
         write_lines(folder / TUNING_FILE, tuning)
         write_results(folder / RESULTS_FILE, rows)
         write_record(folder, experiment)

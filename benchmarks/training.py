@@ -32,6 +32,7 @@ from torch import nn
 from common.data.split import Split, read_split
 from common.data.tasks import load_task
 from common.progress import show_bars
+from common.store.step import Context
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.trainer import TrainingData, make_optimizer, train_student
 from compression.shrinking.settings import CompressSettings
@@ -81,9 +82,8 @@ def ours(
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
     data, cpu = TrainingData(rows, held_out), torch.device("cpu")
-    history = train_student(
-        settings, load_task("sst-2"), student, tokenizer, data, folder / "student", "student", "benchmark"
-    )
+    context = Context(work=folder / "student", key="benchmark", name="student", cache=folder / "cache")
+    history = train_student(settings.recipe(), settings.seed, load_task("sst-2"), student, tokenizer, data, context)
     logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
     return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 

@@ -80,14 +80,6 @@ class Settings(pydantic.BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
-def later(default: Any, **rules: Any) -> Any:
-    """Return a field that is left out of records while it has its default value.
-
-    For settings added later: artifacts built before them stay up to date. rules: pydantic's, such as ge=0.
-    """
-    return pydantic.Field(default, exclude_if=lambda value: value == default, **rules)
-
-
 def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str] = str) -> S:
     """Return settings from layers of values; later layers win.
 

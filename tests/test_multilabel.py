@@ -7,6 +7,7 @@ import pytest
 import tiny
 import tiny_labels
 import torch
+from learned_rows import distillation_set
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -20,7 +21,6 @@ from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
-from compression.distillation.dataset import distillation_set
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tiny
+from learned_rows import distillation_set, held_out_rows
 from own_task import NAMES, WORLD, labelled_rows, own_task, write_csv, write_yaml
 
 from common.data.prepare import prepare
@@ -14,7 +15,6 @@ from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.distillation.dataset import distillation_set, held_out_rows
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from common.config import CONFIG_DIR, build, help_groups, load_yaml, parse_flags
+from common.config import CONFIG_DIR, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
@@ -53,15 +53,6 @@ def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
     assert settings.student().cls_hidden_dim == (2 if larger else 1) * alone.cls_hidden_dim
     if larger and arch != "ffn":
         assert settings.encoder_hidden_dim > alone.encoder_hidden_dim
-
-
-def test_records_leave_out_settings_that_were_added_where_they_have_their_default():
-    """So a student that was built before has the same key; what is read without them has their defaults."""
-    usual, other = StudentSettings(), StudentSettings(share="attention", segments=False)
-    assert not {"share", "segments"} & usual.model_dump().keys()
-    assert {"share": "attention", "segments": False}.items() <= other.model_dump().items()
-    for settings in (usual, other):
-        assert build(StudentSettings, settings.model_dump(mode="json")) == settings
 
 
 def test_every_key_of_the_student_files_is_a_setting():

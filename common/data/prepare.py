@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,7 +32,7 @@ from common.reading import regular_file
 from common.stopping import at_once
 from common.store.artifact import Artifact, points_to
 from common.store.files import write_json
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 
@@ -43,21 +44,24 @@ class Prepare(Step):
 
     definition: dict[str, Any]
     """The task's YAML without paths, so that a moved folder still holds the same task."""
-    seed: int
+    seed: int | None
+    """Of the rows that are split off train; None if every split has a file."""
     task: Task = pydantic.Field(exclude=True)
+    task_file: str = pydantic.Field(exclude=True)
+    """The task's YAML file, as the workspace records it."""
     files: dict[str, Path] = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the task's source files."""
         return {name: Artifact.of_file(path) for name, path in self.files.items()}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the splits and the report. Raises UserError if a source file is invalid."""
         task = self.task
         with at_once():
-            read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in self.files.items()}
-            check_labels(task, read, self.files)
-            splits, dropped = make_splits(read, task, self.seed)
+            read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in inputs.items()}
+            check_labels(task, read, inputs)
+            splits, dropped = make_splits(read, task, self.seed or 0)
             for name, split in splits.items():
                 metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
                 write_split(out / f"{name}.parquet", split, metadata)
@@ -65,7 +69,7 @@ class Prepare(Step):
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
         return {
             "task": task.name,
-            "task_file": task_file(context.paths, task),
+            "task_file": self.task_file,
             "overlaps": task.overlaps,
             "labelled": labelled,
         }
@@ -80,7 +84,13 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
     """
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
-    step = Prepare(definition=definition_of(task), seed=seed, task=task, files=files)
+    step = Prepare(
+        definition=definition_of(task),
+        seed=seed if task.carving else None,
+        task=task,
+        task_file=task_file(store, task),
+        files=files,
+    )
     alias, moved = store.splits(task.name), is_of_another(paths, task)
     if moved and not force and not points_to(alias, step.key(step.inputs(store))):
         raise UserError(
@@ -88,13 +98,13 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
             f"{task_file_of_data(paths, task.name) or 'the shipped task'}; give one of them another name, "
             "or --force to replace the data"
         )
-    context = Context(store, force=force or moved, name=f"{task.name}: splits")
+    context = Context(force=force or moved, name=f"{task.name}: splits")
     store.make(step, context, alias=alias, replace=True)
     say(as_text(read_report(paths, task.name)))
     return {name: read_split(paths.split(task.name, name), "") for name in task.splits}
 
 
-def check_labels(task: Task, read: dict[str, Split], files: dict[str, Path]) -> None:
+def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) -> None:
     """Check that the user's own train file has enough rows of every class for all splits carved from it.
 
     Raises UserError. A file without any labels passes, because a teacher can replace them; so do the shipped tasks.

@@ -258,13 +258,13 @@ def file_name(name: str) -> str:
 
 
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
-    """Return the artifact that holds a split or augmented rows; its path is that of the rows' file.
+    """Return the artifact that holds a split or augmented rows, at the rows' file.
 
     Raises UserError, with the command, if they are missing, or were augmented from other splits than the current ones.
     """
     splits = find_splits(paths, task)
     if not is_augmented(task, name):
-        return Artifact(splits.key, paths.split(task.name, file_name(name)))
+        return splits.at(f"{file_name(name)}.parquet")
     method = "tinybert" if name == "tinybert" else f"METHOD --augmented {name}"
     command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)

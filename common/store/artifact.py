@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,35 @@ MANIFEST = "manifest.json"
 class Artifact:
     """A built folder, or a file from outside the store, and the key that identifies its content.
 
-    path: its alias if it has one, so that its name is the one that the user chose; the alias may be that of a file.
+    path: where it is, by its key and not by its alias, so that what is read there always has this key; one file of an
+    artifact, if only this file is an input. name: the alias's name, for messages; empty without one.
     """
 
     key: str
     path: Path
+    name: str = ""
 
     @classmethod
     def of_file(cls, path: Path) -> Artifact:
         """Return a file from outside the store as an input: its key is a hash of its bytes. Raises UserError."""
-        return cls(file_sha256(path), path)
+        return cls(file_sha256(path), path, path.name)
 
     @classmethod
     def of_folder(cls, folder: Path) -> Artifact:
         """Return a folder from outside the store as an input: its key is a hash of the names and bytes of its files."""
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        return cls(fingerprint([(str(path.relative_to(folder)), file_sha256(path)) for path in files]), folder)
+        return cls(
+            fingerprint([(str(path.relative_to(folder)), file_sha256(path)) for path in files]), folder, folder.name
+        )
+
+    def at(self, name: str) -> Artifact:
+        """Return one of the artifact's files, or a folder in it, as an input."""
+        return dataclasses.replace(self, path=self.path / name)
+
+
+def paths_of(inputs: Mapping[str, Artifact]) -> dict[str, Path]:
+    """Return role -> path of the inputs of a step, as its `run` gets them."""
+    return {role: artifact.path for role, artifact in inputs.items()}
 
 
 class Action(Settings):
@@ -58,7 +72,7 @@ class Manifest(Settings):
     actions: tuple[Action, ...]
     """Everything done to a model so far, in order: the actions of the input `parent`, then this step."""
     parent: str | None = None
-    """Name of the input `parent`, if there is one."""
+    """Name of the input `parent` when it was built, if there is one."""
     facts: dict[str, Any] = {}
     """Facts on the result, as the step's `run` returns them."""
     files: dict[str, int]
@@ -84,8 +98,15 @@ def find(alias: Path, missing: str) -> Artifact:
 
 
 def artifact_at(path: Path) -> Artifact:
-    """Return the artifact in a folder, or that of a file's folder. Raises UserError when there is no manifest."""
-    return Artifact(read_manifest(folder_of(path)).key, path)
+    """Return the artifact that a name points to, or that of a file's name, at its place in the store.
+
+    Raises UserError when there is no manifest.
+    """
+    folder = folder_of(path).resolve()  # once: the name may point elsewhere a moment later
+    key = read_manifest(folder).key
+    link = folder.with_name(key)  # stays valid if the artifact of this key is built again
+    place = link if (link / MANIFEST).exists() else folder
+    return Artifact(key, place / path.resolve().name if path.is_file() else place, path.name)
 
 
 def folder_of(path: Path) -> Path:

@@ -53,7 +53,7 @@ class StageSettings(WorkspaceSettings):
 
     def context(self, name: str = "") -> Context:
         """Return the context of a step of this command. name: the artifact's name in messages."""
-        return Context(self.paths, self.cpu, self.force, name=name)
+        return Context(self.cpu, self.force, name=name)
 
 
 def start(settings: StageSettings) -> None:

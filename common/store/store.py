@@ -24,7 +24,7 @@ from pathlib import Path
 from common.errors import UserError
 from common.progress import say
 from common.stopping import at_once
-from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, points_to, read_manifest
+from common.store.artifact import MANIFEST, Action, Artifact, Manifest, folder_of, paths_of, points_to, read_manifest
 from common.store.files import files_in, whole_folder, write_json
 from common.store.locks import if_free, only_one
 from common.store.step import Context, Step
@@ -55,7 +55,7 @@ class Store(Workspace):
     def make(
         self, step: Step, context: Context, alias: Path | None = None, file: str = "", replace: bool = False
     ) -> Artifact:
-        """Return the artifact of a step, built unless it exists.
+        """Return the artifact of a step, at its alias if it has one; it is built unless it exists.
 
         alias: name to give it, a path in the workspace; with `file`, a name for this file of the artifact. replace: let
         the name point to another artifact than before even without `context.force`.
@@ -80,7 +80,7 @@ class Store(Workspace):
                     for derived in self.made_from_model(alias):
                         derived.unlink(missing_ok=True)
                 self._point(alias, self._link(key) / file)
-        return Artifact(key, alias or self._link(key))
+        return Artifact(key, alias or self._link(key), alias.name if alias else "")
 
     def _link(self, key: str) -> Path:
         return self.root / "store" / key
@@ -103,7 +103,15 @@ class Store(Workspace):
         input_keys = {role: artifact.key for role, artifact in inputs.items()}
         with whole_folder(folder) as partial:
             write_json(partial / MANIFEST, {"inputs": input_keys})  # read by `clean`, which keeps them
-            facts = step.run(inputs, partial, dataclasses.replace(context, key=key, work=work))
+            running = dataclasses.replace(
+                context,
+                key=key,
+                work=work,
+                names={role: artifact.name for role, artifact in inputs.items()},
+                cache=self.cache(),
+                downloads=self.downloads(),
+            )
+            facts = step.run(paths_of(inputs), partial, running)
             manifest = Manifest(
                 kind=step.kind(),
                 version=step.version,
@@ -111,7 +119,7 @@ class Store(Workspace):
                 settings=step.model_dump(mode="json"),
                 inputs=input_keys,
                 actions=(*_actions(inputs), Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
-                parent=inputs["parent"].path.name if "parent" in inputs else None,
+                parent=inputs["parent"].name if "parent" in inputs else None,
                 facts=facts,
                 files={
                     str(path.relative_to(partial)): path.stat().st_size

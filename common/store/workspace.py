@@ -46,13 +46,9 @@ class Workspace:
         """Return the Parquet file of a teacher's logits over some rows, an alias."""
         return self.root / "data" / task / "logits" / teacher / f"{rows}.parquet"
 
-    def bpe(self, task: str) -> Path:
-        """Return the folder of byte-pair vocabularies and vectors trained on the task's text."""
-        return self.root / "data" / task / "bpe"
-
-    def tokens(self, task: str, identity: str) -> Path:
-        """Return the folder of the token ids of some rows."""
-        return self.root / "data" / task / "tokens" / identity
+    def cache(self) -> Path:
+        """Return the folder of token ids, byte-pair vocabularies and vectors, which can be deleted at any time."""
+        return self.root / "cache"
 
     def downloads(self) -> Path:
         """Return the folder of verified downloads."""

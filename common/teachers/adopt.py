@@ -15,8 +15,8 @@ from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, TAGS
-from common.store.artifact import Artifact
-from common.store.step import Context
+from common.store.artifact import MANIFEST, Artifact
+from common.store.step import Context, Inputs
 from common.store.workspace import Workspace
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.huggingface.pretrained import load_pretrained, resolve
@@ -36,22 +36,21 @@ class Adopt(TeacherStep):
     max_tokens: int
     source: str = pydantic.Field(exclude=True)
     """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
-    config: ModelConfig | None = pydantic.Field(exclude=True)
-    """Config of a model of ours; None for a Hugging Face classifier."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the classifier."""
         return {"classifier": encoder_at(self.source)}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Copy a model of ours, or save a Hugging Face classifier with the task's labels."""
-        if self.config:
+        source = inputs["classifier"]
+        if (source / MANIFEST).exists():
             for name in SUBFOLDERS:
-                if (Path(self.source) / name).is_dir():
-                    shutil.copytree(Path(self.source) / name, out / name)
-            return self.facts(self.config.trained_on)
+                if (source / name).is_dir():
+                    shutil.copytree(source / name, out / name)
+            return self.facts(read_config(source).trained_on)
         teacher_class(self.task.kind)(
-            self.source,
+            str(source),
             self.task.labels,
             self.task.outputs,
             torch.device("cpu"),
@@ -68,14 +67,14 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
-    common = {"task": task, "settings": settings, "answers": answers_of(task)}
+    common = {"task": task, "answers": answers_of(task)}
     folder = _folder_of_ours(settings)
     task.kind.check_adoption(task, settings.arch, ours=folder is not None)
     if folder:
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)
         about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
-        return Adopt(**common, **about, config=config).make(settings.model_name or config.name)
+        return Adopt(**common, **about).make(settings, settings.model_name or config.name)
     if is_fairseq(settings.arch):
         raise UserError(
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
@@ -83,7 +82,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     source, name = resolve(settings.arch, settings.paths.downloads())
     _check_hugging_face(settings.arch, source, task)
     about = {"source": source, "arch": name, "max_tokens": settings.max_tokens}
-    return Adopt(**common, **about, config=None).make(settings.model_name or name)
+    return Adopt(**common, **about).make(settings, settings.model_name or name)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 
 from common.data.split import Split
 from common.errors import UserError
 from common.progress import Advance, nothing
 from common.store.artifact import Artifact, artifact_at
-from common.store.step import Context
+from common.store.step import Context, Inputs
 from common.store.workspace import Workspace
 from common.teachers.base import States, Teacher
 from common.teachers.step import TeacherStep
@@ -23,9 +24,13 @@ from common.training.models import find_model, read_config
 class Ensemble(TeacherStep):
     """A teacher without files: the mean of other teachers of the task."""
 
+    arch: str = pydantic.Field("ensemble", exclude=True)
+    members: tuple[str, ...] = pydantic.Field(exclude=True)
+    """Their names."""
+
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the members. Raises UserError if one is missing, not a teacher, an ensemble, or given by path."""
-        for name in self.settings.ensemble:
+        for name in self.members:
             if "/" in name:
                 raise UserError(f"--ensemble: {name}: give the names of teachers in this workspace, not paths")
             _, config = find_model(paths, self.task, name)
@@ -33,12 +38,12 @@ class Ensemble(TeacherStep):
                 raise UserError(f"--ensemble: {name} is a student; an ensemble consists of teachers")
             if config.members:
                 raise UserError(f"--ensemble: {name} is an ensemble itself: name {' '.join(config.members)} instead")
-        return {f"member {name}": artifact_at(paths.model(self.task.name, name)) for name in self.settings.ensemble}
+        return {f"member {name}": artifact_at(paths.model(self.task.name, name)) for name in self.members}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest names the members."""
-        trained_on = {task for member in inputs.values() for task in read_config(member.path).trained_on}
-        return {**self.facts(tuple(sorted(trained_on))), "members": self.settings.ensemble}
+        trained_on = {task for member in inputs.values() for task in read_config(member).trained_on}
+        return {**self.facts(trained_on), "members": tuple(context.names.values())}
 
 
 class EnsembleTeacher:

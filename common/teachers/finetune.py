@@ -3,6 +3,7 @@
 A backend is a module with `resolve` (the source of an --arch's weights) and `train` (fine-tune and save them).
 """
 
+import dataclasses
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -10,20 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pydantic
 
-from common.data.split import Split, find_rows, find_splits, load_split
+from common.data.split import Split, find_splits, read_split
 from common.data.task_use import check_no_overlap, check_trains
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.seeds import drawn
 from common.store.artifact import Artifact
-from common.store.step import Context
+from common.store.step import Context, Inputs
 from common.store.workspace import Workspace
 from common.teachers.adopt import adopt
 from common.teachers.ensemble import Ensemble
 from common.teachers.fairseq import training as fairseq_training
-from common.teachers.guided import draw_rows, with_answers
+from common.teachers.guided import draw_rows, learning_inputs, split_file, with_answers
 from common.teachers.huggingface import training as huggingface_training
-from common.teachers.logits import find_logits
 from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.distillation_losses import check_loss
@@ -39,23 +39,31 @@ class Finetune(TeacherStep):
     training: TeacherTraining
     source: str = pydantic.Field(exclude=True)
     """Folder or name of the encoder's weights."""
+    encoder: str = pydantic.Field(exclude=True)
+    """The encoder as a value of --arch, for the facts."""
+    backend: ClassVar[ModuleType] = huggingface_training
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the encoder and the task's splits."""
-        return {"encoder": encoder_at(self.source), "splits": find_splits(paths, self.task)}
+        encoder = dataclasses.replace(encoder_at(self.source), name=self.encoder)
+        return {"encoder": encoder, "splits": find_splits(paths, self.task)}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train the encoder and save its best weights; a stopped run continues."""
-        settings, task = self.settings, self.task
-        train, guide = self.learned_rows()
-        held_out = _labelled(settings, task, task.selection_split(settings.select_on))
-        trained = backend(settings.arch).train(settings, self.source, task, (train, held_out), out, context, **guide)
-        about = {"encoder": settings.encoder, "select_on": settings.select_on}
-        return {**self.facts(_trained_on(settings.arch, task, context.paths)), **about, **trained}
+        task, source = self.task, str(inputs["encoder"])
+        train, guide = self.learned_rows(inputs)
+        held_out = _labelled(inputs, task, task.selection_split(self.training.select_on))
+        trained = self.backend.train(self.training, self.seed, task, source, (train, held_out), out, context, **guide)
+        return {
+            **self.facts({*tasks_seen(source), task.name}, self.seed),
+            "encoder": context.names["encoder"],
+            "select_on": self.training.select_on,
+            **trained,
+        }
 
-    def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
-        """Return the rows to learn from, and another teacher's logits over them if there is one."""
-        train = _labelled(self.settings, self.task, "train")
+    def learned_rows(self, inputs: Inputs) -> tuple[Split, dict[str, Any]]:
+        """Return the rows to learn from, and what else the backend's `train` takes."""
+        train = _labelled(inputs, self.task, "train")
         return train.take(drawn(len(train), self.training.downsample_data, self.seed, "downsample")), {}
 
 
@@ -63,6 +71,7 @@ class FairseqFinetune(Finetune):
     """A RoBERTa fine-tuned by fairseq: a step with a version of its own."""
 
     version: ClassVar[int] = 4
+    backend: ClassVar[ModuleType] = fairseq_training
 
 
 class Assist(Finetune):
@@ -74,36 +83,27 @@ class Assist(Finetune):
     version: ClassVar[int] = 5
 
     guidance: GuidanceSettings
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the rows to learn from."""
-        return ["train", *([self.guidance.augmented] if self.guidance.augmented else [])]
+    teacher: str = pydantic.Field(exclude=True)
+    """Its name."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return also the rows and their teacher's logits. Raises UserError, with the command, if one is missing."""
-        task, teacher = self.task, str(self.settings.teacher)
-        inputs = {f"rows {name}": find_rows(paths, task, name) for name in self.names}
-        return {
-            **super().inputs(paths),
-            **inputs,
-            **{f"logits {name}": find_logits(paths, task, teacher, name) for name in self.names},
-        }
+        augmented = [self.guidance.augmented] if self.guidance.augmented else []
+        return super().inputs(paths) | learning_inputs(paths, self.task, augmented, self.teacher)
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train as `Finetune` does, and add the teacher to the facts."""
         facts = super().run(inputs, out, context)
-        return {**facts, "teacher": self.settings.teacher, "augmented": self.guidance.augmented is not None}
+        return {**facts, "teacher": self.teacher, "augmented": self.guidance.augmented is not None}
 
-    def learned_rows(self) -> tuple[Split, dict[str, np.ndarray]]:
+    def learned_rows(self, inputs: Inputs) -> tuple[Split, dict[str, Any]]:
         """Return the rows of train, their augmented ones, and the teacher's logits over both.
 
         The label of an augmented or unlabelled row is the teacher's choice, as for students.
         """
-        paths, task = self.settings.paths, self.task
-        rows = draw_rows(paths, task, self.names[1:], self.seed, self.training.downsample_data)
-        split, logits = with_answers(paths, task, str(self.settings.teacher), *rows)
-        return split, {"logits": logits}
+        split, rows = draw_rows(inputs, self.seed, self.training.downsample_data)
+        split, logits = with_answers(inputs, self.task, split, rows)
+        return split, {"logits": logits, "guidance": self.guidance}
 
 
 def finetune(settings: FinetuneSettings) -> Path:
@@ -113,18 +113,26 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.as_is:
         return adopt(settings, task)
     if settings.ensemble:
-        return Ensemble(task=task, settings=settings, arch="ensemble").make(settings.ensemble_name)
+        return Ensemble(task=task, members=settings.ensemble).make(settings, settings.ensemble_name)
     if not task.kind.for_fairseq and is_fairseq(settings.arch):
         raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
+    if settings.max_updates is not None and not is_fairseq(settings.arch):
+        raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
-    _trained_on(settings.arch, task, settings.paths)
-    about = {"task": task, "settings": settings, "arch": arch, "seed": settings.seed, "source": source}
-    about["training"] = settings.part(TeacherTraining)
-    if settings.teacher is None:
-        step = FairseqFinetune if is_fairseq(settings.arch) else Finetune
-        return step(**about).make(settings.model_name or arch)
-    check_loss(task, settings.loss)
-    return Assist(**about, guidance=settings.part(GuidanceSettings)).make(settings.model_name or arch)
+    check_no_overlap(tasks_seen(settings.arch), task, settings.paths)
+    step: type[Finetune] = FairseqFinetune if is_fairseq(settings.arch) else Finetune
+    finetuned = step(
+        task=task,
+        arch=arch,
+        seed=settings.seed,
+        training=settings.part(TeacherTraining),
+        source=source,
+        encoder=settings.encoder,
+    )
+    if settings.teacher is not None:
+        check_loss(task, settings.loss)
+        finetuned = Assist(**dict(finetuned), guidance=settings.part(GuidanceSettings), teacher=settings.teacher)
+    return finetuned.make(settings, settings.model_name or arch)
 
 
 def backend(arch: str) -> ModuleType:
@@ -132,18 +140,11 @@ def backend(arch: str) -> ModuleType:
     return fairseq_training if is_fairseq(arch) else huggingface_training
 
 
-def _labelled(settings: FinetuneSettings, task: Task, name: str) -> Split:
+def _labelled(inputs: Inputs, task: Task, name: str) -> Split:
     """Return the rows of a split that have a label. Raises UserError when none has."""
-    split = load_split(settings.paths, task, name)
+    split = read_split(split_file(inputs, name), "")
     if not split.labelled.any():
         raise UserError(
             f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is imports a fine-tuned one"
         )
     return split.take(np.flatnonzero(split.labelled))
-
-
-def _trained_on(arch: str, task: Task, paths: Workspace) -> tuple[str, ...]:
-    """Return every task the encoder was trained on so far, and this one. Raises UserError for overlapping tasks."""
-    before = tasks_seen(arch)
-    check_no_overlap(before, task, paths)
-    return tuple(sorted({*before, task.name}))

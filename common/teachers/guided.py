@@ -2,30 +2,57 @@
 
 import itertools
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 
-from common.data.split import Split, concatenate, load_split, rows_of_sources
+from common.data.split import Split, concatenate, find_rows, find_splits, read_split, rows_of_sources
 from common.data.tasks import Task
 from common.seeds import drawn
+from common.store.artifact import Artifact, read_manifest
+from common.store.step import Inputs
 from common.store.workspace import Workspace
-from common.teachers.logits import load_logits
+from common.teachers.logits import find_logits, saved_logits
 
 
-def draw_rows(
-    paths: Workspace, task: Task, augmented: Iterable[str], seed: int, share: float, bootstrap: float = 1.0
-) -> tuple[Split, dict[str, np.ndarray]]:
+def learning_inputs(
+    paths: Workspace, task: Task, augmented: Iterable[str], teacher: str | None = None
+) -> dict[str, Artifact]:
+    """Return what a model learns from: splits, sets of augmented rows and, with a teacher, its logits over all rows.
+
+    Raises UserError, with the command to run, if an input is missing or out of date.
+    """
+    inputs = {"splits": find_splits(paths, task)} | {f"rows {name}": find_rows(paths, task, name) for name in augmented}
+    if teacher:
+        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
+    return inputs
+
+
+def held_out_inputs(paths: Workspace, task: Task, split: str, teacher: str | None) -> dict[str, Artifact]:
+    """Return the splits and, if no row of the held-out split has a label, the teacher's logits over it."""
+    splits = find_splits(paths, task)
+    if read_manifest(splits.path).facts["labelled"][split] or teacher is None:
+        return {"splits": splits}
+    return {"splits": splits, f"logits {split}": find_logits(paths, task, teacher, split)}
+
+
+def split_file(inputs: Inputs, split: str) -> Path:
+    """Return the file of a split, of a step that reads splits."""
+    return inputs["splits"] / f"{split}.parquet"
+
+
+def draw_rows(inputs: Inputs, seed: int, share: float, bootstrap: float = 1.0) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
 
-    share: of the rows of train, with the augmented rows made from these; bootstrap: share of those. A pair made of the
-    texts of two rows is included only if both are drawn.
+    inputs: those of `learning_inputs`; share: of the rows of train, with the augmented rows made from these; bootstrap:
+    share of those. A pair made of the texts of two rows is included only if both are drawn.
     """
-    train = load_split(paths, task, "train")
+    train = read_split(split_file(inputs, "train"), "")
     kept = drawn(len(train), share, seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
     others = set(itertools.chain(*train.sentences())).difference(*split.sentences()) if share < 1 else set()
-    for name in augmented:
-        more = load_split(paths, task, name)
+    for name in augmented_rows(inputs):
+        more = read_split(inputs[f"rows {name}"], "")
         chosen = rows_of_sources(more, kept)
         if others:  # source_rows has the source of a pair's first text alone
             texts = zip(*more.take(chosen).sentences(), strict=True)
@@ -35,13 +62,17 @@ def draw_rows(
     return split, rows
 
 
-def with_answers(
-    paths: Workspace, task: Task, teacher: str, split: Split, rows: Mapping[str, np.ndarray]
-) -> tuple[Split, np.ndarray]:
+def augmented_rows(inputs: Inputs) -> list[str]:
+    """Return the names of the augmented rows among the inputs of a step, in order."""
+    return [role.removeprefix("rows ") for role in inputs if role.startswith("rows ")]
+
+
+def with_answers(inputs: Inputs, task: Task, split: Split, rows: Mapping[str, np.ndarray]) -> tuple[Split, np.ndarray]:
     """Return the rows that `draw_rows` returned, with labels for all, and the teacher's logits over them.
 
-    The label of an augmented or unlabelled row is the teacher's choice. Raises UserError as `load_logits` does.
+    The label of an augmented or unlabelled row is the teacher's choice.
     """
-    logits = task.kind.join_logits([load_logits(paths, task, teacher, name)[chosen] for name, chosen in rows.items()])
+    parts = [saved_logits(task, inputs[f"logits {name}"])[chosen] for name, chosen in rows.items()]
+    logits = task.kind.join_logits(parts)
     own = np.arange(len(split)) < len(rows["train"])
     return split.with_choices(task, logits, split.labelled & own), logits

@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow.parquet as pq
 import pydantic
 
-from common.config import later
-from common.data.split import file_name, is_augmented, load_split
+from common.data.split import Split, file_name, is_augmented, load_split, read_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
 from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
-from common.teachers.logits_file import is_logits_file, read_logits, teacher_sizes
+from common.teachers.logits_file import check_source, is_logits_file, read_logits, teacher_sizes
 from common.teachers.step import answers_of
 from common.training.models import read_config
 
@@ -29,10 +29,10 @@ class Imported(Step):
     name: str
     answers: dict[str, Any]
     """See `answers_of`; the task is the one whose models are scored."""
-    sizes: dict[str, int] = later({})
+    sizes: dict[str, int] = {}
     """Number of its weights and bytes of its weights file, if the first file that was imported has them."""
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest is the teacher."""
         return {
             "kind": "teacher",
@@ -51,17 +51,16 @@ class ImportedLogits(LogitsStep):
     rows: str
     """The split, or "augmented"."""
     file: Path = pydantic.Field(exclude=True)
-    values: Any = pydantic.Field(exclude=True)
-    """Contents of the file, float32 [n, outputs] or [n, words, outputs]."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the teacher, the rows and the file."""
         return {**super().inputs(paths), "file": Artifact.of_file(self.file)}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
-        """Write the logits."""
-        pq.write_table(as_table(self.task.kind, self.values), out / LOGITS_FILE, compression="zstd")
-        return {"teacher": self.names[0]}
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
+        """Write the logits. Raises UserError as `read_answers` and `read_logits` do."""
+        logits = _logits(inputs["file"], self.task, read_split(inputs["rows"], ""), self.names[1])
+        pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
+        return {"teacher": context.names["teacher"]}
 
 
 def import_logits(
@@ -77,17 +76,23 @@ def import_logits(
     if known and not known.imported:
         raise UserError(f"{teacher} is already a model of {task.name}; give the imported logits another --model-name")
     rows = list(map(file_name, names))
-    splits = [load_split(paths, task, name) for name in rows]
     if is_logits_file(path):
-        logits = [read_logits(path, task, split, name, paths) for name, split in zip(rows, splits, strict=True)]
-    else:
-        logits = [read_answers(path, task, split, name) for name, split in zip(rows, splits, strict=True)]
-    context = Context(paths, force=force, name=teacher)
+        check_source(path, task, paths)
+    for name in rows:
+        _logits(path, task, load_split(paths, task, name), name)
+    context = Context(force=force, name=teacher)
     sizes = known.sizes if known and not force else teacher_sizes(path)
     about = Imported(name=teacher, answers={**answers_of(task), "task": task.models_task}, sizes=sizes)
     store.make(about, context, alias=alias)
-    for name, values in zip(rows, logits, strict=True):
+    for name in rows:
         kind = "augmented" if is_augmented(task, name) else name
-        step = ImportedLogits(task=task, names=(teacher, name), rows=kind, file=path, values=values)
-        context = Context(paths, force=force, name=f"{teacher} over {name}")
+        step = ImportedLogits(task=task, names=(teacher, name), rows=kind, file=path)
+        context = Context(force=force, name=f"{teacher} over {name}")
         store.make(step, context, alias=paths.logits(task.name, teacher, name), file=LOGITS_FILE, replace=True)
+
+
+def _logits(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
+    """Return a file's logits over some rows. name: the rows' name in messages."""
+    if is_logits_file(path):
+        return read_logits(path, task, rows, name)
+    return read_answers(path, task, rows, name)

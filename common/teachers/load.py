@@ -12,18 +12,16 @@ from common.teachers.fairseq.sources import model_files
 from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
 from common.teachers.settings import is_fairseq
-from common.training.models import check_members, check_runs, members_of
+from common.training.models import check_runs, members_of
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
     """Return a fine-tuned teacher, or an ensemble of them, from its model folder.
 
-    Raises UserError when something is missing or damaged, a member of an ensemble was replaced, or the teacher has
-    imported logits only.
+    Raises UserError when something is missing or damaged, or the teacher has imported logits only.
     """
     check_runs(folder)
     if members := members_of(folder):
-        check_members(folder)
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if (folder / "fairseq").is_dir():
         return FairseqTeacher.load(folder, device, dtype)

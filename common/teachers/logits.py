@@ -20,10 +20,10 @@ from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.store.artifact import Artifact, artifact_at, find, folder_of, points_to, read_manifest
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import check_members, find_model, members_of, read_config
+from common.training.models import check_members, find_model, read_config
 
 LOGITS_FILE = "logits.parquet"
 _PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
@@ -91,11 +91,11 @@ class Logits(LogitsStep):
     """The split, or "augmented"."""
     launcher: Any = pydantic.Field(exclude=True)
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Run the teacher over every part of the rows."""
-        work = LogitsWork(inputs["teacher"].path.resolve(), context.cpu, self.precision)
-        map_parts(inputs["rows"].path, out / LOGITS_FILE, work, self.launcher, context.name, context.work)
-        return {"teacher": self.names[0]}
+        work = LogitsWork(inputs["teacher"], context.cpu, self.precision)
+        map_parts(inputs["rows"], out / LOGITS_FILE, work, self.launcher, context.name, context.work)
+        return {"teacher": context.names["teacher"]}
 
 
 class MeanLogits(LogitsStep):
@@ -104,16 +104,16 @@ class MeanLogits(LogitsStep):
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the ensemble, the rows, and the logits of every member."""
         inputs, (_, rows) = super().inputs(paths), self.names
-        members = members_of(inputs["teacher"].path)
-        logits = {f"logits {member.name}": find_logits(paths, self.task, member.name, rows) for member in members}
-        return {**inputs, **logits}
+        check_members(paths.model(self.task.models_task, inputs["teacher"].name))
+        members = read_config(inputs["teacher"].path).members
+        return {**inputs, **{f"logits {name}": find_logits(paths, self.task, name, rows) for name in members}}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
-        files = [artifact.path for role, artifact in inputs.items() if role.startswith("logits ")]
-        mean = np.mean([from_table(self.task.kind, pq.read_table(file)) for file in files], axis=0, dtype=np.float32)
+        files = [path for role, path in inputs.items() if role.startswith("logits ")]
+        mean = np.mean([saved_logits(self.task, file) for file in files], axis=0, dtype=np.float32)
         pq.write_table(as_table(self.task.kind, mean), out / LOGITS_FILE, compression="zstd")
-        return {"teacher": self.names[0]}
+        return {"teacher": context.names["teacher"]}
 
 
 def generate(
@@ -150,7 +150,7 @@ def generate(
             steps = [Logits(**about, precision=each) for each in _PRECISIONS]
             precision = _there(store, steps, alias) or best_precision(pick_device(cpu))
         step = Logits(**about, precision=precision)
-    context = Context(paths, cpu, force, name=f"{config.name} over {rows}")
+    context = Context(cpu, force, name=f"{config.name} over {rows}")
     return store.make(step, context, alias=alias, file=LOGITS_FILE, replace=True).path
 
 
@@ -193,4 +193,9 @@ def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.nda
     They are [n, words, outputs] for kinds with logits by word, NaN after a row's last word. Raises UserError as
     `find_logits` does.
     """
-    return from_table(task.kind, read_table(find_logits(paths, task, teacher, rows).path, ""))
+    return saved_logits(task, find_logits(paths, task, teacher, rows).path)
+
+
+def saved_logits(task: Task, file: Path) -> np.ndarray:
+    """Return the logits in an artifact's file, as `load_logits` does. Raises UserError if it is damaged."""
+    return from_table(task.kind, read_table(file, ""))

@@ -114,14 +114,18 @@ def is_logits_file(path: Path) -> bool:
     return path.suffix.lower() == ".parquet" and _KEY in read_metadata(path)
 
 
-def read_logits(path: Path, task: Task, rows: Split, name: str, paths: Workspace) -> np.ndarray:
+def check_source(path: Path, task: Task, paths: Workspace) -> None:
+    """Raise UserError if a file's teacher was trained on rows of a task that overlaps this one."""
+    check_no_overlap(_about(path).trained_on, task, paths)
+
+
+def read_logits(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     """Return a file's logits over some rows, float32 [n, outputs], for tokens [n, words, outputs].
 
     name: the rows' name in messages. Raises UserError if the file is damaged or has logits for other labels or other
-    rows, or if its teacher was trained on rows of a task that overlaps this one.
+    rows.
     """
     about = _about(path)
-    check_no_overlap(about.trained_on, task, paths)
     if about.labels != task.labels:
         theirs, own = (", ".join(labels) or "none" for labels in (about.labels, task.labels))
         raise UserError(f"{path}: logits of the labels {theirs}; {task.name} has {own}")

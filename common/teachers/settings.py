@@ -6,7 +6,7 @@ from typing import Any
 import pydantic
 
 from common.choices import unused_by
-from common.config import CONFIG_DIR, Settings, later, load_yaml, unused_fields
+from common.config import CONFIG_DIR, Settings, load_yaml, unused_fields
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
@@ -46,7 +46,7 @@ class TeacherTraining(Settings):
     """Weight decay of AdamW."""
     max_tokens: int = pydantic.Field(128, gt=2)
     """Word pieces at which a row (a pair counts as one) is cut; for questions, the length of a window."""
-    attention_dropout: float | None = later(None, ge=0, lt=1)
+    attention_dropout: float | None = pydantic.Field(None, ge=0, lt=1)
     """Share of the attention weights that training sets to zero; unset: the encoder's own value. 0 halves the
     time of training on texts of hundreds of tokens on a CPU."""
     freeze_embeddings: bool = True
@@ -60,6 +60,11 @@ class TeacherTraining(Settings):
     """Train with 16-bit floats: the thesis's flag, the same as --precision fp16."""
     select_on: str = pydantic.Field("validation", pattern="^(validation|test)$")
     """Split that chooses the checkpoint; test only to reproduce the thesis."""
+
+    @property
+    def arithmetic(self) -> Precision:
+        """Precision to train with."""
+        return "fp16" if self.fp16 else self.precision
 
 
 class GuidanceSettings(LogitsSettings):
@@ -120,11 +125,6 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             (not self.as_is, {*training, "seed", "cpu"} - {"max_tokens"}, "with --as-is: nothing is trained"),
             (not self.ensemble, {*training, "arch", "seed", "cpu"}, "with --ensemble: nothing is trained"),
         )
-
-    @property
-    def arithmetic(self) -> Precision:
-        """Precision to train with."""
-        return "fp16" if self.fp16 else self.precision
 
     @property
     def encoder(self) -> str:

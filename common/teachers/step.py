@@ -1,5 +1,6 @@
 """Common parts of all ways to build a teacher: the step, and the encoder as an input."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +18,26 @@ class TeacherStep(Step):
     """Base of the steps that build a teacher."""
 
     task: Task = pydantic.Field(exclude=True)
-    settings: FinetuneSettings = pydantic.Field(exclude=True)
     arch: str = pydantic.Field(exclude=True)
     """Short name of the encoder."""
 
-    def make(self, name: str) -> Path:
+    def make(self, settings: FinetuneSettings, name: str) -> Path:
         """Build the teacher and name it. Returns its model folder; a finished one is reused."""
-        paths = self.settings.paths
-        return paths.make(self, self.settings.context(name), alias=paths.model(self.task.name, name)).path
+        paths = settings.paths
+        return paths.make(self, settings.context(name), alias=paths.model(self.task.name, name)).path
 
-    def facts(self, trained_on: tuple[str, ...]) -> dict[str, Any]:
-        """Return the facts of the teacher's manifest. trained_on: every task whose rows it has seen."""
+    def facts(self, trained_on: Iterable[str], seed: int = 0) -> dict[str, Any]:
+        """Return the facts of the teacher's manifest.
+
+        trained_on: every task whose rows it has seen; seed: 0 if nothing was drawn.
+        """
         return {
             "kind": "teacher",
             "stage": "teacher",
             **answers_of(self.task),
             "arch": self.arch,
-            "seed": self.settings.seed,
-            "trained_on": trained_on,
+            "seed": seed,
+            "trained_on": tuple(sorted(trained_on)),
         }
 
 
@@ -53,5 +56,6 @@ def encoder_at(source: str) -> Artifact:
     folder = Path(source)
     for model in (folder, folder.parent) if folder.name in SUBFOLDERS else (folder,):
         if (model / MANIFEST).exists():
-            return artifact_at(model)
-    return Artifact.of_folder(folder) if folder.is_dir() else Artifact(fingerprint(source), folder)
+            artifact = artifact_at(model)
+            return artifact if model == folder else artifact.at(folder.name)
+    return Artifact.of_folder(folder) if folder.is_dir() else Artifact(fingerprint(source), folder, source)

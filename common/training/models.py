@@ -13,7 +13,7 @@ from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
 from common.kinds.registry import LABELS, NamedKind
-from common.store.artifact import MANIFEST, Action, read_manifest
+from common.store.artifact import MANIFEST, Action, points_to, read_manifest
 from common.store.workspace import Workspace, workspace_of
 
 WEIGHTS_FILE = "model.safetensors"
@@ -191,10 +191,14 @@ def only_teacher(paths: Workspace, task: Task) -> str:
 
 
 def members_of(folder: Path) -> list[Path]:
-    """Return the folders of an ensemble's members; none for any other model, or a folder without a manifest."""
+    """Return the folders of an ensemble's members, by their keys and in the order of their names in its config.
+
+    Empty for any other model, or a folder without a manifest.
+    """
     if not (folder / MANIFEST).exists():
         return []
-    return [folder.with_name(name) for name in read_config(folder).members]
+    store, keys = folder.resolve().parent, read_manifest(folder).inputs
+    return [store / keys[f"member {name}"] for name in read_config(folder).members]
 
 
 def check_runs(folder: Path) -> None:
@@ -204,12 +208,11 @@ def check_runs(folder: Path) -> None:
 
 
 def check_members(folder: Path) -> None:
-    """Check that an ensemble's members are those it was built from. Raises UserError. Other models pass."""
-    keys = read_manifest(folder).inputs
-    for member in members_of(folder):
-        if keys[f"member {member.name}"] != read_config(member).key:
+    """Check that the names of an ensemble's members still mean its members. Raises UserError. Other models pass."""
+    for name, member in zip(read_config(folder).members, members_of(folder), strict=True):
+        if member.name != read_config(folder.with_name(name)).key:
             raise UserError(
-                f"{folder}: its member {member.name} has been replaced; run finetune.py --ensemble again, with --force"
+                f"{folder}: its member {name} has been replaced; run finetune.py --ensemble again, with --force"
             )
 
 
@@ -219,8 +222,8 @@ def weights_file(folder: Path) -> Path:
     Raises UserError for ensembles, and for teachers of imported logits.
     """
     check_runs(folder)
-    if members := members_of(folder):
-        raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(path.name for path in members)}")
+    if members_of(folder):
+        raise UserError(f"{folder.name} is an ensemble: name one of {', '.join(read_config(folder).members)}")
     in_subfolders = (folder / name / file for name in SUBFOLDERS for file in (WEIGHTS_FILE, ADAPTERS_FILE))
     for path in (folder / WEIGHTS_FILE, *in_subfolders):
         if path.exists():
@@ -231,17 +234,17 @@ def weights_file(folder: Path) -> Path:
 def base_file(folder: Path, config: ModelConfig) -> Path | None:
     """Return the weights file of the general student that a student has adapters for; None if there is none.
 
-    Raises UserError if the general student is missing or was replaced.
+    It is in the same store, or in the folder `base` of another workspace. Raises UserError if it is missing.
     """
-    if config.base is None:
+    if config.base is None or config.base_key is None:
         return None
-    base = workspace_of(folder).root / config.base
-    file = base / WEIGHTS_FILE
-    if not file.exists():
-        raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist")
-    if read_config(base).key != config.base_key:
-        raise UserError(f"{folder.name} has adapters for an earlier version of {config.base}")
-    return file
+    base = folder.resolve().with_name(config.base_key)
+    elsewhere = workspace_of(folder).root / config.base
+    if not base.exists() and points_to(elsewhere, config.base_key):
+        base = elsewhere
+    if not (base / WEIGHTS_FILE).exists():
+        raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist any more")
+    return base / WEIGHTS_FILE
 
 
 def encoder_path(paths: Workspace, encoder: str) -> str:

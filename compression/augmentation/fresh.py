@@ -10,12 +10,11 @@ import numpy as np
 from common.data.overlap import Keys, near_keys, text_keys
 from common.data.split import Split, read_row_groups
 from common.data.tasks import Task
-from common.store.workspace import Workspace
 
 
-def held_out_files(paths: Workspace, task: Task) -> tuple[Path, ...]:
-    """Return the split files of validation and test."""
-    return tuple(paths.split(task.name, name) for name in ("validation", *task.test_splits))
+def held_out_files(splits: Path, task: Task) -> tuple[Path, ...]:
+    """Return the split files of validation and test. splits: the folder of the task's splits."""
+    return tuple(splits / f"{name}.parquet" for name in ("validation", *task.test_splits))
 
 
 def held_out_keys(files: Iterable[Path]) -> set[str]:

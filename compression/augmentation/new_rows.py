@@ -17,12 +17,12 @@ from common.launch.shards import map_parts, write_row_groups
 from common.progress import say
 from common.stopping import at_once
 from common.store.artifact import Artifact
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
+from common.teachers.guided import split_file
 from compression.augmentation.edits import edited_rows
 from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
 from compression.augmentation.pairs import PairTask
-from compression.augmentation.settings import PreprocessSettings
 
 AUGMENTED_FILE = "rows.parquet"
 
@@ -30,20 +30,15 @@ AUGMENTED_FILE = "rows.parquet"
 class NewRows(Step):
     """Base class of steps that write rows other than TinyBERT's variants. File: rows.parquet."""
 
-    settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits."""
         return {"splits": find_splits(paths, self.task)}
 
-    def _train(self, paths: Workspace) -> Split:
-        """Return the task's rows of train."""
-        return read_split(paths.split(self.task.name, "train"), "")
-
-    def _write(self, out: Path, paths: Workspace, train: Split, candidates: Iterator[Split]) -> None:
+    def _write(self, out: Path, inputs: Inputs, train: Split, candidates: Iterator[Split]) -> None:
         """Write the fresh candidates. Raises UserError if there are none."""
-        fresh = Fresh(near_keys(train), held_out_keys(held_out_files(paths, self.task)))
+        fresh = Fresh(near_keys(train), held_out_keys(held_out_files(inputs["splits"], self.task)))
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
         if not count_rows(target):
@@ -51,15 +46,15 @@ class NewRows(Step):
                 f"{self.task.name}: no new rows: each one contains a text of a held-out row, or is already in train"
             )
 
-    def _write_texts(self, out: Path, paths: Workspace, rows: Split) -> None:
+    def _write_texts(self, out: Path, inputs: Inputs, rows: Split) -> None:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
-        train = self._train(paths)
+        train = read_split(split_file(inputs, "train"), "")
         labels, sources = train.kind.unknown_like(train.labels, len(rows)), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
         leaking, keys = np.zeros(len(rows), bool), near_keys(rows)
-        for file in held_out_files(paths, self.task):
+        for file in held_out_files(inputs["splits"], self.task):
             leaking[touching(keys, near_keys(read_split(file, "")))] = True
-        self._write(out, paths, train, iter([rows.take(np.flatnonzero(~leaking))]))
+        self._write(out, inputs, train, iter([rows.take(np.flatnonzero(~leaking))]))
 
 
 class NewPairs(NewRows):
@@ -71,16 +66,17 @@ class NewPairs(NewRows):
     """The task's label of equal meaning, for method closure."""
     seed: int | None
     """None for method neighbours, which is deterministic."""
+    launcher: Any = pydantic.Field(exclude=True)
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Find candidates for every row of train, and write the fresh ones."""
-        paths, task = context.paths, self.task
-        source, found = paths.split(task.name, "train"), context.work / "candidates.parquet"
+        task, source, pairs = self.task, split_file(inputs, "train"), context.work / "candidates.parquet"
         label = task.labels.index(self.equivalence) if self.equivalence else None
-        work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out_files(paths, task))
-        map_parts(source, found, work, self.settings.launch, context.name, context.work)
+        held_out = held_out_files(inputs["splits"], task)
+        work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out)
+        map_parts(source, pairs, work, self.launcher, context.name, context.work)
         with at_once():
-            self._write(out, paths, self._train(paths), read_row_groups(found))
+            self._write(out, inputs, read_split(source, ""), read_row_groups(pairs))
         say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs from {count_rows(source):,} rows")
         return {"task": task.name}
 
@@ -92,11 +88,11 @@ class EditedRows(NewRows):
     least_words: int
     seed: int
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh edited rows."""
         with at_once():
-            train = self._train(context.paths)
-            self._write(out, context.paths, train, edited_rows(train, self.variants, self.least_words, self.seed))
+            train = read_split(split_file(inputs, "train"), "")
+            self._write(out, inputs, train, edited_rows(train, self.variants, self.least_words, self.seed))
         say(f"{count_rows(out / AUGMENTED_FILE):,} edited rows from {len(train):,}")
         return {"task": self.task.name}
 
@@ -110,18 +106,18 @@ class RowsOfFile(NewRows):
         """Return the splits and the file."""
         return {**super().inputs(paths), "file": Artifact.of_file(self.file)}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh rows; single texts must not be part of a held-out text."""
-        paths, task = context.paths, self.task
+        task, file = self.task, inputs["file"]
         # The file has a header line and all its rows are used, even if the task's files differ in this.
         read = {"source": task.source.model_copy(update={"header": (), "where": {}})}
-        if (kind := self.file.suffix.lower()) in TABLES:
-            read["columns"] = text_columns(self.file, column_names(self.file, kind), task)
+        if (kind := file.suffix.lower()) in TABLES:
+            read["columns"] = text_columns(file, column_names(file, kind), task)
         with at_once():
-            rows = read_source(self.file, task.model_copy(update=read), labelled=False)
-            self._write_texts(out, paths, rows)
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(rows):,} in {self.file}")
-        return {"task": task.name, "file": self.file.name}
+            rows = read_source(file, task.model_copy(update=read), labelled=False)
+            self._write_texts(out, inputs, rows)
+        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(rows):,} in {file}")
+        return {"task": task.name, "file": file.name}
 
 
 class TextsOfTasks(NewRows):
@@ -138,16 +134,16 @@ class TextsOfTasks(NewRows):
             **{f"splits of {other.name}": find_splits(paths, other) for other in self.others},
         }
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh rows; single texts must not be part of a held-out text."""
         first: list[str] = []
         second: list[str] | None = [] if self.task.pair else None
         for other in self.others:
-            columns = read_split(context.paths.split(other.name, "train"), "").sentences()
+            columns = read_split(inputs[f"splits of {other.name}"] / "train.parquet", "").sentences()
             if second is not None:
                 second += columns.pop()
             first += [text for column in columns for text in column]
         with at_once():
-            self._write_texts(out, context.paths, Split(first, second, np.empty(0), np.empty(0)))
+            self._write_texts(out, inputs, Split(first, second, np.empty(0), np.empty(0)))
         say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(first):,} of {', '.join(self.tasks)}")
         return {"task": self.task.name}

@@ -14,9 +14,10 @@ from common.errors import UserError
 from common.launch.shards import map_parts
 from common.progress import say
 from common.store.artifact import Artifact
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
+from common.teachers.guided import split_file
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from common.training.models import encoder_path, find_model, only_teacher
 from compression.augmentation.augment import AugmentTask
@@ -40,34 +41,36 @@ class Augment(Step):
     seed: int
     least_words: int
     sides: str
-    settings: PreprocessSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
+    glove: Path | None = pydantic.Field(exclude=True)
+    masked_lm: str | None = pydantic.Field(exclude=True)
+    launcher: Any = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits, the GloVe vectors, and the masked language model if there is one."""
-        glove, masked_lm = self.settings.glove, self.settings.masked_lm
-        inputs = {"splits": find_splits(paths, self.task), "glove": Artifact(glove_fingerprint(glove), Path())}
-        if masked_lm:
-            inputs["masked_lm"] = Artifact(masked_lm_fingerprint(masked_lm, paths.downloads()), Path())
+        vectors = Artifact(glove_fingerprint(self.glove), self.glove or Path())
+        inputs = {"splits": find_splits(paths, self.task), "glove": vectors}
+        if self.masked_lm:
+            files = masked_lm_fingerprint(self.masked_lm, paths.downloads())
+            inputs["masked_lm"] = Artifact(files, Path(self.masked_lm), self.masked_lm)
         return inputs
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the variants of every row of train."""
-        paths, task, settings = context.paths, self.task, self.settings
         work = AugmentTask(
-            masked_lm=settings.masked_lm,
-            glove=settings.glove,
-            held_out=held_out_files(paths, task),
+            masked_lm=self.masked_lm,
+            glove=self.glove,
+            held_out=held_out_files(inputs["splits"], self.task),
             cpu=context.cpu,
-            downloads=paths.downloads(),
+            downloads=context.downloads,
             **self.model_dump(),
         )
-        if not settings.masked_lm:
+        if not self.masked_lm:
             say("no masked language model: every word is replaced by GloVe neighbours")
-        source, target = paths.split(task.name, "train"), out / AUGMENTED_FILE
-        map_parts(source, target, work, settings.launch, context.name, context.work)
+        source, target = split_file(inputs, "train"), out / AUGMENTED_FILE
+        map_parts(source, target, work, self.launcher, context.name, context.work)
         say(f"{count_rows(target):,} augmented rows from {count_rows(source):,}")
-        return {"task": task.name}
+        return {"task": self.task.name}
 
 
 def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
@@ -99,7 +102,7 @@ def new_pairs(settings: PreprocessSettings, paths: Store, task: Task) -> NewPair
         partners=settings.partners,
         equivalence=task.equivalence if closure else None,
         seed=None if settings.augment == "neighbours" else settings.seed,
-        settings=settings,
+        launcher=settings.launch,
         task=task,
     )
 
@@ -110,7 +113,6 @@ def edits(settings: PreprocessSettings, paths: Store, task: Task) -> EditedRows:
         variants=settings.variants,
         least_words=settings.least_words,
         seed=settings.seed,
-        settings=settings,
         task=task,
     )
 
@@ -125,12 +127,12 @@ def texts_of_tasks(settings: PreprocessSettings, paths: Store, task: Task) -> Te
         _check_other(task, other, paths)
         if not paths.splits(other.name).exists():
             prepare(paths, other, settings.data_dir, settings.seed)
-    return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, settings=settings, task=task)
+    return TextsOfTasks(tasks=tuple(other.name for other in others), others=others, task=task)
 
 
 def rows_of_file(settings: PreprocessSettings, paths: Store, task: Task) -> RowsOfFile:
     """Return the step of method file."""
-    return RowsOfFile(file=settings.augment_file, settings=settings, task=task)
+    return RowsOfFile(file=settings.augment_file, task=task)
 
 
 def variants(settings: PreprocessSettings, paths: Store, task: Task) -> Augment:
@@ -145,7 +147,9 @@ def variants(settings: PreprocessSettings, paths: Store, task: Task) -> Augment:
         seed=settings.seed,
         least_words=settings.least_words,
         sides=settings.sides,
-        settings=settings.model_copy(update={"masked_lm": _masked_lm(settings, paths, task)}),
+        glove=settings.glove,
+        masked_lm=_masked_lm(settings, paths, task),
+        launcher=settings.launch,
         task=task,
     )
 

@@ -24,9 +24,10 @@ from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.layers import load_encoder
 from compression.distillation.callbacks import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
-from compression.distillation.settings import AlignSettings, DistillSettings
+from compression.distillation.settings import AlignPhaseSettings, AlignSettings
 from compression.students.batch import Batch, EncodedRows
 from compression.students.init import check_layers, choose_layers
+from compression.students.settings import StudentSettings
 from compression.students.transformer import Trace, framed
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
@@ -38,23 +39,25 @@ def alignment_flag(settings: AlignSettings) -> str:
     return flag_of(weights[0]) if weights else ""
 
 
-def check_alignment(settings: DistillSettings, teacher_config: dict[str, Any], teacher: str) -> None:
+def check_alignment(
+    settings: AlignSettings, arch: str, student: StudentSettings, teacher_config: dict[str, Any], teacher: str
+) -> None:
     """Raise UserError, with the flag to set, if the student's layers cannot be compared with the teacher's.
 
     teacher_config: the teacher's config.json; teacher: its name.
     """
-    aligned_layers(settings, teacher_config["num_hidden_layers"])
+    aligned_layers(settings, arch, student, teacher_config["num_hidden_layers"])
     heads = teacher_config["num_attention_heads"]
-    if settings.align_attention and heads != settings.heads:
-        give = f"give --heads {heads} (the student has {settings.heads})"
+    if settings.align_attention and heads != student.heads:
+        give = f"give --heads {heads} (the student has {student.heads})"
         raise UserError(f"--align-attention needs as many heads as {teacher} has: {give}")
 
 
-def aligned_layers(settings: DistillSettings, teacher_depth: int) -> list[int]:
+def aligned_layers(settings: AlignSettings, arch: str, student: StudentSettings, teacher_depth: int) -> list[int]:
     """Return the teacher's layer, counted from 0, for each of the student's; empty when no layers are compared."""
     if not settings.align_hidden and not settings.align_attention:
         return []
-    depth = settings.iterations if settings.student_arch == "recursive" else settings.layers
+    depth = student.iterations if arch == "recursive" else student.layers
     return mapped_layers(settings.layer_map, depth, teacher_depth)
 
 
@@ -165,19 +168,21 @@ class Aligner(nn.Module, Callback):
     training's progress, and saves the projections when a run stops.
     """
 
-    def __init__(self, settings: DistillSettings, teacher: AlignmentTeacher) -> None:
-        """settings: checked by `check_alignment`."""
+    def __init__(
+        self, settings: AlignPhaseSettings, arch: str, student: StudentSettings, teacher: AlignmentTeacher, epochs: int
+    ) -> None:
+        """settings, arch, student: checked by `check_alignment`; epochs: those after --align-first."""
         super().__init__()
         self.settings, self.teacher = settings, teacher
         config = teacher.model.config
-        self.layers: Sequence[int] = aligned_layers(settings, config.num_hidden_layers)
-        widths = settings.encoder_hidden_dim, config.hidden_size
+        self.layers: Sequence[int] = aligned_layers(settings, arch, student, config.num_hidden_layers)
+        widths = student.encoder_hidden_dim, config.hidden_size
         self.hidden_projection, self.embedding_projection = _projection(*widths), _projection(*widths)
         self.hidden_loss = HIDDEN_LOSSES[settings.hidden_loss]
         self.compared = settings.compared_attention
         own = ATTENTION_LOSSES[settings.attention_loss]
         self.attention_loss = attention_score_mse if self.compared == "scores" else own
-        self.first_share = settings.align_first / (settings.align_first + settings.epochs)
+        self.first_share = settings.align_first / (settings.align_first + epochs)
         self.progress = 0.0
 
     @property
@@ -245,25 +250,27 @@ class Aligner(nn.Module, Callback):
         return progress > self.first_share or not self.first_share
 
 
-def check_teacher(settings: DistillSettings, teacher: Path) -> None:
+def check_teacher(settings: AlignSettings, arch: str, student: StudentSettings, teacher: Path) -> None:
     """Raise UserError, with the flag to set, if the student cannot be aligned with a fine-tuned teacher.
 
     teacher: its model folder.
     """
-    config = check_layers(alignment_flag(settings), settings, settings.student_arch, teacher)
-    check_alignment(settings, config, teacher.name)
+    config = check_layers(alignment_flag(settings), student, arch, teacher)
+    check_alignment(settings, arch, student, config, teacher.name)
 
 
-def load_aligner(settings: DistillSettings, teacher: Path) -> Aligner:
+def load_aligner(
+    settings: AlignPhaseSettings, arch: str, student: StudentSettings, teacher: Path, epochs: int, cpu: bool
+) -> Aligner:
     """Return the alignment losses of a teacher that passed `check_teacher`, on the device to train on."""
-    device = pick_device(settings.cpu)
-    return Aligner(settings, AlignmentTeacher.load(teacher, device)).to(device)
+    device = pick_device(cpu)
+    return Aligner(settings, arch, student, AlignmentTeacher.load(teacher, device), epochs).to(device)
 
 
 def check_pieces(student: str, tokenizer: Tokenizer, teacher: Path) -> None:
     """Raise UserError if a student reads other word pieces than the teacher. student: its name."""
     if teacher_vocabulary(teacher).pieces != tokenizer.pieces:
-        raise UserError(f"{student} has other word pieces than {teacher.name}, so they cannot be aligned")
+        raise UserError(f"{student} has other word pieces than its teacher, so they cannot be aligned")
 
 
 def _projection(width: int, teacher_width: int) -> nn.Module:

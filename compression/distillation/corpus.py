@@ -19,6 +19,7 @@ from common.kinds.ragged import EncodedText, offsets_of
 from common.launch.shards import parts_of
 from common.progress import bar
 from common.reading import regular_file
+from common.store.artifact import read_manifest
 from common.store.workspace import Workspace
 from compression.tokenizers import TeacherTokenizer
 
@@ -37,9 +38,9 @@ def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
     return [_file(each, paths) for each in corpus]
 
 
-def corpus_tasks(corpus: Sequence[str], paths: Workspace) -> list[str]:
-    """Return the names of the tasks of --corpus: the entries that are no text files."""
-    return [load_task(each).name for each in corpus if _file(each, paths).suffix == ".parquet"]
+def corpus_tasks(files: Sequence[Path]) -> list[str]:
+    """Return the names of the tasks whose rows are files of a corpus."""
+    return [read_manifest(file.parent).facts["task"] for file in files if file.suffix == ".parquet"]
 
 
 def _file(corpus: str, paths: Workspace) -> Path:

@@ -18,15 +18,14 @@ import pydantic
 import torch
 from torch import nn
 
-from common.config import later
 from common.devices import autocast, pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import bar
 from common.seeds import derive, seed_everything
 from common.store.artifact import Artifact, artifact_at
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
-from common.teachers.huggingface.general import GeneralTeacher, load_general
+from common.teachers.huggingface.general import load_general
 from common.teachers.huggingface.pretrained import resolve
 from common.teachers.layers import as_bert, with_usual_names
 from common.teachers.step import encoder_at
@@ -40,6 +39,7 @@ from compression.distillation.corpus import corpus_files, corpus_tasks, learned_
 from compression.distillation.masking import Masked, MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import (
+    AlignPhaseSettings,
     AlignSettings,
     DistillSettings,
     PretrainSettings,
@@ -52,6 +52,7 @@ from compression.students.batch import Batch, EncodedRows
 from compression.students.init import check_arch, check_sizes, layers_to_copy, start_from_layers
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
+from compression.tokenizers import TeacherTokenizer
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
 
 _BATCH = 64
@@ -60,7 +61,7 @@ _BATCH = 64
 class Pretrain(Step):
     """A general student, trained on plain text, from which students of any task can start."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     seed: int
     student_arch: str
@@ -68,28 +69,28 @@ class Pretrain(Step):
     objective: PretrainSettings
     train: TrainSettings
     align: AlignSettings | None
-    init_from_teacher: Words = later(())
-    settings: DistillSettings = pydantic.Field(exclude=True)
-    teacher: GeneralTeacher = pydantic.Field(exclude=True)
+    init_from_teacher: Words = ()
+    corpus: tuple[str, ...] = pydantic.Field(exclude=True)
+    """Files and tasks of --corpus."""
+    teacher: str = pydantic.Field(exclude=True)
+    """Name or folder of the encoder to learn from."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the files of the corpus and the teacher."""
-        source, _ = resolve(str(self.settings.teacher), paths.downloads())
-        files = corpus_files(self.settings.corpus, paths)
-        corpus = {f"corpus {number}": _corpus_at(file) for number, file in enumerate(files)}
-        return {**corpus, "teacher": encoder_at(source)}
+        source, name = resolve(self.teacher, paths.downloads())
+        corpus = {f"corpus {i}": _corpus_at(file) for i, file in enumerate(corpus_files(self.corpus, paths))}
+        return {**corpus, "teacher": dataclasses.replace(encoder_at(source), name=name)}
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train a student and save it, without its classifier; a stopped run is resumed."""
-        settings, teacher = self.settings, self.teacher
-        device = pick_device(settings.cpu)
-        vocabulary = vocabulary_of(teacher.tokenizer, teacher.name)
-        tokenizer = vocabulary.tokenizer(settings.max_tokens)
+        teacher, device = load_general(str(inputs["teacher"])), pick_device(context.cpu)
+        vocabulary = vocabulary_of(teacher.tokenizer, context.names["teacher"])
+        tokenizer = vocabulary.tokenizer(self.student.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
-        files = [artifact.path for role, artifact in inputs.items() if role.startswith("corpus ")]
-        rows = _rows(settings, files, vocabulary, context.work / "tokens")
-        seed_everything(settings.seed)
-        pairs = settings.sentence_task is not None
+        files = [path for role, path in inputs.items() if role.startswith("corpus ")]
+        rows = _rows(self.objective, files, tokenizer, vocabulary, context.work / "tokens")
+        seed_everything(self.seed)
+        pairs = self.objective.sentence_task is not None
         student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
         width, dim = self.student.encoder_hidden_dim, self.student.embedding_dim
         # Embeddings are drawn with a standard deviation of 1: unscaled, initial predictions are far too confident.
@@ -101,13 +102,14 @@ class Pretrain(Step):
             start_from_layers(student, self.student, layers, tensors, vocabulary)
             masked.start_from(tensors, vocabulary)
         masked.to(device)
-        aligner = Aligner(settings, alignment_teacher).to(device)
-        history = _train(settings, masked, aligner, rows, context)
+        align = AlignPhaseSettings(**self.align.model_dump() if self.align else {})
+        aligner = Aligner(align, self.student_arch, self.student, alignment_teacher, self.train.epochs).to(device)
+        history = self._train(masked, aligner, rows, context)
         kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
         save_tensors(out / WEIGHTS_FILE, kept, {})
         tokenizer.save(out)
         write_history(out / "history.jsonl", history)
-        tasks = {*corpus_tasks(settings.corpus, context.paths), *tasks_seen(str(inputs["teacher"].path))}
+        tasks = {*corpus_tasks(files), *tasks_seen(str(inputs["teacher"]))}
         return {
             "kind": "student",
             "stage": GENERAL,
@@ -116,10 +118,71 @@ class Pretrain(Step):
             "pair": pairs,
             "arch": self.student_arch,
             "seed": self.seed,
-            "teacher": teacher.name,
+            "teacher": context.names["teacher"],
             "trained_on": tuple(sorted(tasks)),
             "student": self.student.model_dump(mode="json"),
         }
+
+    def _train(
+        self, masked: MaskedStudent, aligner: Aligner, encoded: EncodedRows, context: Context
+    ) -> list[dict[str, Any]]:
+        """Train in place, leaving the best weights on the CPU. Returns one dict per epoch."""
+        settings, objective = self.train, self.objective
+        if objective.output_weight or aligner.settings.aligns:
+            aligner.teacher.check_rows(encoded)
+        lengths, device = encoded.lengths, masked.mask.device
+        dtype = pick_dtype(settings.precision, device)
+        learned, held_out = learned_and_held_out(len(encoded), self.student.max_tokens, objective.window_overlap)
+        figures: dict[str, float] = {}
+
+        def drawn(rows: np.ndarray) -> Drawn:
+            return draw(encoded.batch(rows, device), objective.sentence_task, len(masked.bias))
+
+        def losses(text: Drawn, whole: Drawn | None = None) -> dict[str, torch.Tensor]:
+            with autocast(dtype, device):
+                return pretraining_losses(objective, masked, aligner, text, whole)
+
+        def losses_of_parts(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
+            # Drawn before the batch is divided: texts are exchanged within it, and losses are means over what is drawn.
+            whole = drawn(rows)
+            if parts == 1:
+                yield losses(whole)["loss"]
+                return
+            for part in np.array_split(np.arange(len(rows)), parts):
+                yield losses(whole.take(slice(part[0], part[-1] + 1)), whole)["loss"]
+
+        def validate() -> float:
+            """Return minus the mean loss over the held-out rows, with the same pieces masked every time."""
+            masked.eval()
+            batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                torch.manual_seed(derive("validation"))
+                found = [losses(drawn(batch)) for batch in bar(batches, "validating")]
+            masked.train()
+            weights = [len(batch) for batch in batches]
+            figures.update(
+                {name: float(np.average([each[name].item() for each in found], weights=weights)) for name in found[0]}
+            )
+            return -figures.pop("loss")
+
+        run = Run(
+            model=masked,
+            optimizer=make_optimizer(settings, nn.ModuleList([masked, aligner])),
+            batches=lambda epoch: [
+                learned[batch] for batch in shuffled_batches(lengths[learned], settings.batch_size, self.seed, epoch)
+            ],
+            losses=losses_of_parts,
+            validate=validate,
+            figures=lambda: figures,
+            epochs=settings.epochs,
+            fingerprint=context.key,
+            on_start=aligner.start,
+            extra_state=aligner.state,
+            **run_recipe(settings, self.seed, context),
+        )
+        history = fit(run)
+        masked.cpu()
+        return history
 
 
 def pretrain(settings: DistillSettings) -> Path:
@@ -145,7 +208,7 @@ def pretrain(settings: DistillSettings) -> Path:
     if settings.output_weight is None:
         settings = settings.model_copy(update={"output_weight": float(teacher.has_head)})
     if settings.aligns:
-        check_alignment(settings, config, teacher.name)
+        check_alignment(settings, settings.student_arch, settings, config, teacher.name)
     elif not settings.output_weight and not settings.masked_lm_weight and settings.sentence_task is None:
         raise UserError("pretrain: every loss has weight 0; give one a positive weight, such as --align-hidden 1")
     step = Pretrain(
@@ -156,88 +219,30 @@ def pretrain(settings: DistillSettings) -> Path:
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings) if settings.aligns else None,
         init_from_teacher=settings.init_from_teacher,
-        settings=settings,
-        teacher=teacher,
+        corpus=settings.corpus,
+        teacher=str(settings.teacher),
     )
     name = settings.model_name or f"{settings.student_arch}-{teacher.name}-s{settings.seed}"
     return settings.paths.make(step, settings.context(name), alias=settings.paths.model(GENERAL, name)).path
 
 
-def _train(
-    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, encoded: EncodedRows, context: Context
-) -> list[dict[str, Any]]:
-    """Train in place, leaving the best weights on the CPU. Returns one dict per epoch."""
-    if settings.output_weight or settings.aligns:
-        aligner.teacher.check_rows(encoded)
-    lengths, device = encoded.lengths, masked.mask.device
-    dtype = pick_dtype(settings.precision, device)
-    learned, held_out = learned_and_held_out(len(encoded), settings.max_tokens, settings.window_overlap)
-    figures: dict[str, float] = {}
-
-    def drawn(rows: np.ndarray) -> Drawn:
-        return draw(encoded.batch(rows, device), settings.sentence_task, len(masked.bias))
-
-    def losses(text: Drawn, whole: Drawn | None = None) -> dict[str, torch.Tensor]:
-        with autocast(dtype, device):
-            return pretraining_losses(settings, masked, aligner, text, whole)
-
-    def losses_of_parts(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
-        # Drawn before the batch is divided: texts are exchanged within it, and losses are means over what is drawn.
-        whole = drawn(rows)
-        if parts == 1:
-            yield losses(whole)["loss"]
-            return
-        for part in np.array_split(np.arange(len(rows)), parts):
-            yield losses(whole.take(slice(part[0], part[-1] + 1)), whole)["loss"]
-
-    def validate() -> float:
-        """Return minus the mean loss over the held-out rows, with the same pieces masked every time."""
-        masked.eval()
-        batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive("validation"))
-            found = [losses(drawn(batch)) for batch in bar(batches, "validating")]
-        masked.train()
-        weights = [len(batch) for batch in batches]
-        figures.update(
-            {name: float(np.average([each[name].item() for each in found], weights=weights)) for name in found[0]}
-        )
-        return -figures.pop("loss")
-
-    run = Run(
-        model=masked,
-        optimizer=make_optimizer(settings, nn.ModuleList([masked, aligner])),
-        batches=lambda epoch: [
-            learned[batch] for batch in shuffled_batches(lengths[learned], settings.batch_size, settings.seed, epoch)
-        ],
-        losses=losses_of_parts,
-        validate=validate,
-        figures=lambda: figures,
-        epochs=settings.epochs,
-        fingerprint=context.key,
-        on_start=aligner.start,
-        extra_state=aligner.state,
-        **run_recipe(settings, context.work, context.name),
-    )
-    history = fit(run)
-    masked.cpu()
-    return history
-
-
 def _corpus_at(file: Path) -> Artifact:
     """Return a file of the corpus as an input: text, or the train rows of a task, which are part of its splits."""
-    return Artifact(artifact_at(file.parent).key, file) if file.suffix == ".parquet" else Artifact.of_file(file)
+    return artifact_at(file.parent).at(file.name) if file.suffix == ".parquet" else Artifact.of_file(file)
 
 
 def _rows(
-    settings: DistillSettings, corpus: Sequence[Path], vocabulary: TeacherVocabulary, tokens: Path
+    settings: PretrainSettings,
+    corpus: Sequence[Path],
+    tokenizer: TeacherTokenizer,
+    vocabulary: TeacherVocabulary,
+    tokens: Path,
 ) -> EncodedRows:
     """Return the texts of a corpus, divided into pairs if the settings have a loss on pairs.
 
     tokens: the file to write the tokens of texts to; those of pairs are kept in memory. Raises UserError if there are
     none.
     """
-    tokenizer = vocabulary.tokenizer(settings.max_tokens)
     texts = read_corpus(corpus, tokenizer, tokens, settings.window_overlap, settings.max_windows)
     if settings.sentence_task is None:
         return EncodedRows(texts)
@@ -283,7 +288,7 @@ def draw(text: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
 
 
 def pretraining_losses(
-    settings: DistillSettings, masked: MaskedStudent, aligner: Aligner, text: Drawn, whole: Drawn | None = None
+    settings: PretrainSettings, masked: MaskedStudent, aligner: Aligner, text: Drawn, whole: Drawn | None = None
 ) -> dict[str, torch.Tensor]:
     """Return the losses and accuracies of a batch, scalars.
 
@@ -309,7 +314,7 @@ def pretraining_losses(
         pairs = masked.pairs(trace.hidden[-1][:, 0])
         total = total + weight * of_pairs * nn.functional.cross_entropy(pairs, stays)
         figures["sentence_accuracy"] = _accuracy(pairs, stays)
-    if not settings.output_weight and not settings.aligns:
+    if not settings.output_weight and not aligner.settings.aligns:
         return {"loss": total, **figures}
     ids = [Batch(each.ids, each.lengths) for each in sentences]
     states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])

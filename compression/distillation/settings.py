@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.config import OLD_NAMES, Settings, later
+from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
@@ -70,6 +70,11 @@ class RowsSettings(Settings):
     """Share of the task's own rows to train on, drawn at random; augmented rows of the others are left out too."""
 
     @property
+    def augmented_sets(self) -> tuple[str, ...]:
+        """Names of the augmented rows to learn from, without duplicates."""
+        return () if self.only_original_data else tuple(dict.fromkeys(self.augmented))
+
+    @property
     def draws_a_share(self) -> bool:
         """Whether some rows are left out at random."""
         return self.downsample_data < 1 or self.bootstrap_data_ratio < 1
@@ -97,7 +102,7 @@ class AlignSettings(Settings):
     """Weight of the loss between a transformer's hidden states and its teacher's, layer by layer."""
     align_attention: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between attention heads, layer by layer."""
-    align_last: float = later(0.0, ge=0)
+    align_last: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between the last hidden states alone, whatever the number of layers, as in DistilBERT."""
     align_embedding: float = pydantic.Field(0.0, ge=0)
     """Weight of the loss between the embeddings that the first layers read."""
@@ -172,16 +177,16 @@ class TrainSettings(Settings):
     """linear: warm up over 5 % of training, then fall to zero; constant: the thesis's."""
     weight_decay: float = pydantic.Field(0.0, ge=0)
     """Weight decay."""
-    accumulate: int = later(1, gt=0)
+    accumulate: int = pydantic.Field(1, gt=0)
     """Number of parts into which a batch is divided to save memory; but for what dropout draws, their gradients add up
     to the whole batch's."""
     max_grad_norm: float = pydantic.Field(1.0, ge=0)
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
-    average_epochs: int = later(1, gt=0)
+    average_epochs: int = pydantic.Field(1, gt=0)
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
-    precision: Literal["fp32", "bf16"] = later("fp32")
+    precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
 
 
@@ -216,9 +221,9 @@ class PruneSettings(Settings):
     """Prune by learned scores instead of magnitudes: while distilling with --prune-aware, else while tuning."""
     prune_units: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of the encoder's units and the classifier's hidden units to remove: the matrices shrink."""
-    prune_heads: float = later(0.0, ge=0, lt=1)
+    prune_heads: float = pydantic.Field(0.0, ge=0, lt=1)
     """Share of a transformer's attention heads to remove, the same number in each layer."""
-    drop_layers: int = later(0, ge=0)
+    drop_layers: int = pydantic.Field(0, ge=0)
     """Number of a transformer's last layers, or of a recursive one's iterations, to remove."""
     prune_vocabulary: int = pydantic.Field(0, ge=0)
     """Remove byte pairs (zero hash rows) that occur fewer than this many times in the training text."""
@@ -249,19 +254,19 @@ class PretrainSettings(Settings):
     corpus: Words = ()
     """Text to pre-train on: files with one text a line, or tasks (names, or YAML files), for the distinct texts of
     their train rows."""
-    window_overlap: int = later(0, ge=0)
+    window_overlap: int = pydantic.Field(0, ge=0)
     """Number of tokens that consecutive windows of a text share, for texts of more than --max-tokens."""
-    max_windows: int = later(0, ge=0)
+    max_windows: int = pydantic.Field(0, ge=0)
     """Maximum number of windows per text, from its start; 0: all."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
     """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
     """Weight of the KL divergence from the teacher's predictions; unset: 1 if the teacher has a head for them."""
-    sentence_order_weight: float = later(0.0, ge=0)
+    sentence_order_weight: float = pydantic.Field(0.0, ge=0)
     """Weight of predicting whether two consecutive parts of a text are in order, as in ALBERT."""
-    next_sentence_weight: float = later(0.0, ge=0)
+    next_sentence_weight: float = pydantic.Field(0.0, ge=0)
     """Weight of predicting whether the second of two texts follows the first, as in BERT."""
-    output_temperature: float = later(1.0, gt=0)
+    output_temperature: float = pydantic.Field(1.0, gt=0)
     """Temperature of both predictions in the divergence of --output-weight, which is multiplied by its square."""
 
     @property

@@ -11,11 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from common.data.split import Split
-from common.data.tasks import Task
 from common.kinds.ragged import EncodedText
 from common.store.files import fingerprint, whole_folder
 from common.store.locks import only_one
-from common.store.workspace import Workspace
 from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
 from compression.tokenizers import Tokenizer
@@ -24,17 +22,17 @@ _METHOD = 1
 """Version of the encoding: increase it when a tokenizer of the same identity gives other tokens."""
 
 
-def cached_tokens(paths: Workspace, task: Task, tokenizer: Tokenizer, split: Split) -> EncodedRows:
-    """Return the token ids of a split, as `encode_split` does: read from the workspace, or encoded and saved there."""
+def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRows:
+    """Return the token ids of a split, as `encode_split` does: read from the cache, or encoded and saved there."""
     by_word = [split.kind.name] if split.kind.by_word else []
     identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
-    folder = paths.tokens(task.name, identity)
+    folder = cache / identity
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
     columns += ["word_starts"] if split.kind.by_word else []
     max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
     if cached := _read(folder, columns, max_tokens):
         return cached
-    with only_one(folder, f"tokens of {task.name}", wait=True):
+    with only_one(folder, "tokens of training rows", wait=True):
         if cached := _read(folder, columns, max_tokens):
             return cached
         encoded = encode_split(tokenizer, split)

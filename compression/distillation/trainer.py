@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import nn
 from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import autocast, pick_device, pick_dtype
+from common.store.step import Context
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule
 from common.training.losses import combined
@@ -22,7 +22,7 @@ from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.settings import DistillSettings
+from compression.distillation.settings import Recipe, TrainSettings
 from compression.distillation.terms import framed_lengths, loss_terms
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
@@ -40,28 +40,28 @@ class TrainingData:
 
 
 def train_student(
-    settings: DistillSettings,
+    recipe: Recipe,
+    seed: int,
     task: Task,
     student: Student,
     tokenizer: Tokenizer,
     data: TrainingData,
-    work: Path,
-    label: str,
-    key: str,
+    context: Context,
     callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
-    """Train a student in place with the recipe of `settings`, leaving it on the CPU with its best weights.
+    """Train a student in place with a recipe, leaving it on the CPU with its best weights.
 
-    work: folder for the state of a stopped run, which is used only if it has the same key; label: title of progress
-    bars; aligner: adds its loss between a transformer's and its teacher's hidden states, and is called as the last
-    callback. Returns one dict per epoch, as `common.training.loop.fit` does.
+    context: its `work` has the state of a stopped run, which is used only if it has the same key; aligner: adds its
+    loss between a transformer's and its teacher's hidden states, and is called as the last callback. Returns one dict
+    per epoch, as `common.training.loop.fit` does.
     """
-    device = pick_device(settings.cpu)
+    settings, objective = recipe.train, recipe.objective
+    device = pick_device(context.cpu)
     dtype = pick_dtype(settings.precision, device)
     student.to(device)
     rows, trained, epochs = data.rows, student, settings.epochs
-    encoded = cached_tokens(settings.paths, task, tokenizer, rows.split)
+    encoded = cached_tokens(context.cache / "tokens", tokenizer, rows.split)
     held_out = encode_split(tokenizer, data.held_out)
     targets = task.kind.targets(task, rows.split.labels, rows.split.sentence2)
     labels = torch.from_numpy(targets).to(device)
@@ -70,19 +70,19 @@ def train_student(
     if aligner is not None:
         aligner.teacher.check_rows(encoded)
         callbacks, trained = [*callbacks, aligner], nn.ModuleList([student, aligner])
-        epochs += settings.align_first
+        epochs += aligner.settings.align_first
 
     def shares(indices: np.ndarray, whole: np.ndarray) -> tuple[float, float]:
         """Return a part's shares of the terms of its batch's losses of labels and of logits."""
         if len(indices) == len(whole):
             return 1.0, 1.0
-        part, batch = (loss_terms(encoded, targets, settings.loss, each) for each in (indices, whole))
+        part, batch = (loss_terms(encoded, targets, objective.loss, each) for each in (indices, whole))
         return part[0] / max(batch[0], 1), part[1] / batch[1]
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
         predicted, factors = for_loss(predicted.float(), batch), shares(indices, whole)
-        about = settings.alpha, settings.loss, settings.temperature
+        about = objective.alpha, objective.loss, objective.temperature
         return combined(task.kind, predicted, labels[indices], teacher, *about, factors)
 
     def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
@@ -111,7 +111,7 @@ def train_student(
     run = Run(
         model=student,
         optimizer=make_optimizer(settings, trained),
-        batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, settings.seed, epoch),
+        batches=lambda epoch: shuffled_batches(lengths, settings.batch_size, seed, epoch),
         losses=losses,
         validate=lambda: main_score(
             task,
@@ -121,32 +121,32 @@ def train_student(
         ),
         epochs=epochs,
         kept=settings.average_epochs,
-        fingerprint=key,
+        fingerprint=context.key,
         on_start=on_start,
         extra_state=lambda: {name: value for callback in callbacks for name, value in callback.state().items()},
         after_step=after_step,
         eligible=lambda progress: all(callback.eligible(progress) for callback in callbacks),
-        **run_recipe(settings, work, label),
+        **run_recipe(settings, seed, context),
     )
     history = fit(run)
     student.cpu()
     return history
 
 
-def run_recipe(settings: DistillSettings, work: Path, label: str) -> dict[str, Any]:
+def run_recipe(settings: TrainSettings, seed: int, context: Context) -> dict[str, Any]:
     """Return the fields of a Run that depend on settings alone, its state file and its label."""
     recipe: dict[str, Any] = {
         "patience": settings.patience,
-        "seed": settings.seed,
+        "seed": seed,
         "parts": settings.accumulate,
         "max_grad_norm": settings.max_grad_norm,
-        "state_file": work / "state.safetensors",
-        "label": label,
+        "state_file": context.work / "state.safetensors",
+        "label": context.name,
     }
     return recipe | ({"schedule": linear_schedule(0.05)} if settings.schedule == "linear" else {})
 
 
-def make_optimizer(settings: DistillSettings, student: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(settings: TrainSettings, student: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer of the settings over the trainable parameters, each once (seed fault 7)."""
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}

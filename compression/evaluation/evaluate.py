@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import pydantic
 
-from common.config import later
 from common.data.split import find_splits
 from common.data.tasks import Task, load_task
+from common.devices import Precision, best_precision, pick_device
 from common.errors import UserError
-from common.store.artifact import Artifact, artifact_at, read_manifest
+from common.store.artifact import Artifact, artifact_at, paths_of, read_manifest
 from common.store.files import read_json, write_json
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.logits import find_logits
-from common.training.models import ModelConfig, find_model
-from compression.evaluation.models import has_validation
+from common.training.models import ModelConfig, find_model, read_config
+from compression.evaluation.models import has_validation, split_names
 from compression.evaluation.packed import find_packed
 from compression.evaluation.settings import EvaluateSettings
 
@@ -28,30 +30,28 @@ RESULT_FILE = "result.json"
 class Evaluate(Step):
     """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     task: str
-    fitted_threshold: bool = later(False)
-    """Whether validation is scored at the threshold that is fitted to it, not at 0.5."""
-    settings: EvaluateSettings = pydantic.Field(exclude=True)
-
-    @classmethod
-    def of(cls, settings: EvaluateSettings, task: Task, config: ModelConfig) -> Evaluate:
-        """Return the step that scores a model on a task."""
-        # Other models are scored as before there was this field, so their scores stay up to date.
-        fitted_threshold = task.unanswerable and config.kind == "student"
-        return cls(task=task.name, fitted_threshold=fitted_threshold, settings=settings)
+    precision: Precision | None
+    """Arithmetic of a teacher; None for a student, and for imported logits."""
+    definition: Task = pydantic.Field(exclude=True)
+    folder: Path = pydantic.Field(exclude=True)
+    """Folder of the model."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the model, the splits, and the logits that `evaluation_inputs` adds."""
-        return evaluation_inputs(paths, load_task(self.settings.task), *_model(self.settings))
+        return evaluation_inputs(paths, self.definition, self.folder, self.definition.test_splits)
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Score every test split."""
-        folder, config = _model(self.settings)
-        rows = _score(self.settings, folder, config, out)
-        write_json(out / RESULT_FILE, [{**row, "evaluation": context.key} for row in rows])
-        return {"model": config.name}
+        from compression.evaluation.scoring import load_predictor, score_model  # saved scores are listed without it
+
+        folder, name = inputs["model"], context.names["model"]
+        predict = load_predictor(folder, name, context.cpu, self.precision or "auto")
+        rows = score_model(self.definition, self.definition.test_splits, inputs, predict, out=out)
+        write_json(out / RESULT_FILE, [{**row, "model": name, "evaluation": context.key} for row in rows])
+        return {"model": name}
 
 
 def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
@@ -69,11 +69,14 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         return score_packed(settings, path)
     folder, config = _model(settings)
     if settings.packed or settings.split != "test":
-        rows = _score(settings, folder, config)
+        rows = _named(_score_now(settings, task, folder, config), folder)
     else:
+        runs = config.kind == "teacher" and not config.imported
+        precision = best_precision(pick_device(settings.cpu)) if runs else None
+        step = Evaluate(task=task.name, precision=precision, definition=task, folder=folder)
         alias = settings.paths.scores(task.name, config.task, config.name)
-        step, context = Evaluate.of(settings, task, config), settings.context(f"scores of {config.name}")
-        rows = kept_rows(settings.paths.make(step, context, alias=alias, replace=True).path, folder, config)
+        context = settings.context(f"scores of {config.name}")
+        rows = kept_rows(settings.paths.make(step, context, alias=alias, replace=True).path, folder)
     if not settings.time:
         return rows
     from compression.evaluation.scoring import with_speeds  # PyTorch loads here
@@ -81,18 +84,18 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
     return with_speeds(settings, folder, config, rows)
 
 
-def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Artifact]:
+def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequence[str]) -> dict[str, Artifact]:
     """Return the inputs of a model's scores: the model, the splits, and its teacher's logits over unlabelled splits.
 
-    For a teacher imported as logits, its logits over the test splits are inputs too. Raises UserError if an input is
-    missing.
+    For a teacher imported as logits, its logits over the splits are inputs too. names: of the splits. Raises UserError
+    if an input is missing.
     """
-    splits = find_splits(paths, task)
+    splits, config = find_splits(paths, task), read_config(folder)
     if config.imported:
-        own = {f"logits {name}": find_logits(paths, task, config.name, name) for name in task.test_splits}
+        own = {f"logits {name}": find_logits(paths, task, config.name, name) for name in names}
         return {"model": artifact_at(folder), "splits": splits, **own}
     labelled = read_manifest(splits.path).facts["labelled"]
-    names = (*task.test_splits, *(["validation"] if has_validation(task, config) else []))
+    names = (*names, *(["validation"] if has_validation(task, config) else []))
     unlabelled = [name for name in names if not labelled.get(name, 1)] if config.teacher else []
     logits = {f"logits {name}": find_logits(paths, task, config.teacher, name) for name in unlabelled}
     return {"model": artifact_at(folder), "splits": splits, **logits}
@@ -100,30 +103,39 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, config: ModelC
 
 def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
     """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
-    settings = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=str(folder))
+    store, runs = Store(paths.root), config.kind == "teacher" and not config.imported
     try:
-        key = Evaluate.of(settings, task, config).key(evaluation_inputs(paths, task, folder, config))
+        inputs = evaluation_inputs(paths, task, folder, task.test_splits)
     except UserError:
         return []
-    scores = Store(paths.root).get(key)
-    return kept_rows(scores.path, folder, config) if scores else []
+    for precision in get_args(Precision) if runs else (None,):
+        step = Evaluate(task=task.name, precision=precision, definition=task, folder=folder)
+        if scores := store.get(step.key(inputs)):
+            return kept_rows(scores.path, folder)
+    return []
 
 
-def kept_rows(scores: Path, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+def kept_rows(scores: Path, folder: Path) -> list[dict[str, Any]]:
     """Return the rows in a folder of scores, with the model's current name and folder."""
-    return [
-        {**row, "model": config.name, "run": "/".join(folder.parts[-3:])} for row in read_json(scores / RESULT_FILE)
-    ]
+    return _named(read_json(scores / RESULT_FILE), folder)
+
+
+def _named(rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    return [{**row, "model": folder.name, "run": "/".join(folder.parts[-3:])} for row in rows]
 
 
 def _model(settings: EvaluateSettings) -> tuple[Path, ModelConfig]:
     return find_model(settings.paths, load_task(settings.task), settings.model_name, settings.arch)
 
 
-def _score(
-    settings: EvaluateSettings, folder: Path, config: ModelConfig, out: Path | None = None
-) -> list[dict[str, Any]]:
-    # Saved scores are listed without loading PyTorch, which scoring needs.
-    from compression.evaluation.scoring import score_model
+def _score_now(settings: EvaluateSettings, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+    """Return a model's rows on the splits of --split, or its packed file's."""
+    from compression.evaluation.packed_scores import packed_logits
+    from compression.evaluation.scoring import load_own_packed, load_predictor, score_model  # PyTorch loads here
 
-    return score_model(settings, folder, config, out)
+    names = split_names(task, settings.split)
+    inputs = paths_of(evaluation_inputs(settings.paths, task, folder, names))
+    if not settings.packed:
+        return score_model(task, names, inputs, load_predictor(folder, config.name, settings.cpu))
+    packed = load_own_packed(settings, folder, config)
+    return score_model(task, names, inputs, functools.partial(packed_logits, packed), packed)

@@ -146,7 +146,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 
         folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
         if not settings.packed:
-            return load_predictor(folder, config, settings.cpu), 1.0
+            return load_predictor(folder, config.name, settings.cpu), 1.0
         packed = load_own_packed(settings, folder, config)
     return functools.partial(packed_logits, packed), packed.temperature
 

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from common.data.split import Split, load_split
+from common.data.split import Split, load_split, read_metadata, read_split
 from common.data.tasks import Task, load_task
-from common.devices import pick_device, pick_dtype, threads
+from common.devices import Precision, pick_device, pick_dtype, threads
 from common.errors import UserError
 from common.progress import counter, say
 from common.store.artifact import find, folder_of, read_manifest
-from common.store.workspace import Workspace
+from common.store.step import Inputs
+from common.teachers.guided import split_file
 from common.teachers.load import load_teacher
-from common.teachers.logits import load_logits
+from common.teachers.logits import saved_logits
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
 from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.flops import flops, multiply_out
 from compression.evaluation.models import (
-    data_fingerprint,
     has_validation,
     identity,
-    split_names,
 )
 from compression.evaluation.packed import load_packed
-from compression.evaluation.packed_scores import labelled_score, packed_logits, threshold_field
+from compression.evaluation.packed_scores import labelled_score, threshold_field
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
@@ -51,39 +49,39 @@ from compression.students.scoring import encode_split, student_logits
 
 
 def score_model(
-    settings: EvaluateSettings, folder: Path, config: ModelConfig, out: Path | None = None
+    task: Task,
+    names: Sequence[str],
+    inputs: Inputs,
+    predict: Predictor | None,
+    packed: Model | None = None,
+    out: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each split. out: folder in which predictions are saved, if any.
+    """Return a row for each of the named splits. out: folder in which predictions are saved, if any.
 
-    A teacher imported as logits is scored by these logits.
+    inputs: those of `evaluation_inputs`; predict: None for a teacher imported as logits, which is scored by these;
+    packed: the packed file that predicts, if it is scored and not the model.
     """
-    task, paths = load_task(settings.task), settings.paths
-    packed = load_own_packed(settings, folder, config) if settings.packed else None
-    if config.imported:
-        predict = None
-    elif packed is None:
-        predict = load_predictor(folder, config, settings.cpu)
-    else:
-        predict = functools.partial(packed_logits, packed)
-    validation, temperature, threshold = _validation(paths, task, config, predict)
-    same_for_all_splits = {**_model_fields(paths, task, folder, config), "validation": validation}
+    config = read_config(inputs["model"])
+    validation, temperature, threshold = _validation(task, config, inputs, predict)
+    same_for_all_splits = {**_model_fields(inputs["model"], config), "validation": validation}
     if packed:
         temperature = round(packed.temperature, DIGITS) if config.task_kind.has_probabilities else None
         threshold = packed.threshold
     rows = []
-    for name in split_names(task, settings.split):
-        split = load_split(paths, task, name)
+    for name in names:
+        file = split_file(inputs, name)
+        split = read_split(file, "")
         started = time.perf_counter()
-        logits = predict(split) if predict else load_logits(paths, task, config.name, name)
+        logits = predict(split) if predict else saved_logits(task, inputs[f"logits {name}"])
         seconds = time.perf_counter() - started
-        row = identity(task, name, config, folder) | same_for_all_splits
-        row["stage"] = "packed" if settings.packed else config.stage
-        metrics = _metrics(paths, task, config, name, split, logits, temperature, threshold)
+        row = identity(task, name, config, inputs["model"]) | same_for_all_splits
+        row["stage"] = "packed" if packed else config.stage
+        metrics = _metrics(task, config, inputs, name, split, logits, temperature, threshold)
         row |= {"rows": len(split), "metrics": metrics, **threshold_field(threshold)}
         if config.task_kind.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
             row |= calibration_fields(logits[labelled], split.labels[labelled], temperature, task.kind.independent)
-        row["data"] = data_fingerprint(paths, task, name)
-        row["seconds"] = {"train": _training_seconds(folder), "evaluate": round(seconds, 4)}
+        row["data"] = read_metadata(file).get("fingerprint")
+        row["seconds"] = {"train": _training_seconds(inputs["model"]), "evaluate": round(seconds, 4)}
         if out is not None:
             write_predictions(out, task, row, split, logits)
         rows.append(row)
@@ -132,7 +130,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _validation(
-    paths: Workspace, task: Task, config: ModelConfig, predict: Predictor | None
+    task: Task, config: ModelConfig, inputs: Inputs, predict: Predictor | None
 ) -> tuple[dict[str, float] | None, float | None, float | None]:
     """Return a student's validation scores and its packed file's temperature and threshold; None if unknown.
 
@@ -140,20 +138,21 @@ def _validation(
     slightly too high.
     """
     # Teachers are not scored: it takes minutes, and nothing is chosen by it. A workspace may have only test rows.
-    if not predict or not has_validation(task, config) or not paths.split(task.name, "validation").exists():
+    file = split_file(inputs, "validation")
+    if not predict or not has_validation(task, config) or not file.exists():
         return None, None, None
-    split = load_split(paths, task, "validation")
+    split = read_split(file, "")
     logits, rows = predict(split), np.flatnonzero(split.labelled)
     labelled = split.take(rows)
     fitted = fit_packed(config, logits[rows], labelled.labels, labelled.sentence2 or []) if len(rows) else {}
     temperature, threshold = fitted.get("temperature"), fitted.get("threshold")
     # F1 of labels has a metric of its own at the threshold.
     of_answers = None if task.kind.has_probabilities else threshold
-    metrics = _metrics(paths, task, config, "validation", split, logits, threshold=of_answers) or None
+    metrics = _metrics(task, config, inputs, "validation", split, logits, threshold=of_answers) or None
     return metrics, temperature, threshold
 
 
-def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> dict[str, Any]:
+def _model_fields(folder: Path, config: ModelConfig) -> dict[str, Any]:
     """Return the fields that are equal for all splits: sizes and settings."""
     trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
     models = [] if config.imported else members_of(folder) or [folder]
@@ -166,16 +165,21 @@ def _model_fields(paths: Workspace, task: Task, folder: Path, config: ModelConfi
     }
 
 
-def load_predictor(folder: Path, config: ModelConfig, cpu: bool) -> Predictor:
-    """Return the logits function of a saved teacher or student."""
-    device = pick_device(cpu)
+def load_predictor(folder: Path, name: str, cpu: bool, precision: Precision = "auto") -> Predictor | None:
+    """Return the logits function of a saved teacher or student; None for a teacher that was imported as logits.
+
+    name: title of progress bars; precision: of a teacher's arithmetic.
+    """
+    device, config = pick_device(cpu), read_config(folder)
+    if config.imported:
+        return None
     if config.kind == "student":
         student, tokenizer, _ = load_student(folder, device)
-        return lambda split: student_logits(student, encode_split(tokenizer, split), device, config.name)
-    teacher = load_teacher(folder, device, pick_dtype("auto", device))
+        return lambda split: student_logits(student, encode_split(tokenizer, split), device, name)
+    teacher = load_teacher(folder, device, pick_dtype(precision, device))
 
     def predict(split: Split) -> np.ndarray:
-        with counter(config.name, len(split)) as advance:
+        with counter(name, len(split)) as advance:
             return teacher.logits(split, advance)
 
     return predict
@@ -192,9 +196,9 @@ def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfi
 
 
 def _metrics(
-    paths: Workspace,
     task: Task,
     config: ModelConfig,
+    inputs: Inputs,
     name: str,
     split: Split,
     logits: np.ndarray,
@@ -206,7 +210,7 @@ def _metrics(
         return labelled_score(task, split, logits, temperature, threshold)
     if config.teacher is None:
         return {}
-    return agreement(task, load_logits(paths, task, config.teacher, name), logits)
+    return agreement(task, saved_logits(task, inputs[f"logits {name}"]), logits)
 
 
 def _training_seconds(folder: Path) -> float | None:

@@ -18,7 +18,7 @@ from compression.inference.classifier import Classifier, Sentences, classifier_o
 def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> Classifier:
     """Load the model in a folder. Raises UserError if it is missing or damaged."""
     config = read_config(folder)
-    predict, kind = load_predictor(folder, config, cpu), config.task_kind
+    predict, kind = load_predictor(folder, config.name, cpu), config.task_kind
 
     def logits(texts: Sentences) -> np.ndarray:
         first, *second = (list(sentences) for sentences in zip(*texts, strict=True))

@@ -64,22 +64,24 @@ def pack(
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
     """Return the sections of a student's packed file; their bytes sum to its size."""
-    return _pack(student, tokenizer, config)[1].sections()
+    return _pack(student, tokenizer, _unnamed(config))[1].sections()
 
 
-def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF, name: str | None = None) -> bytes:
-    """Return the packed file of a saved student. name: the name stored in the file; None: the student's own.
-
-    Raises UserError if there is no student, or if it cannot be packed.
-    """
+def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF) -> bytes:
+    """Return the packed file of a saved student. Raises UserError if there is no student, or if it cannot be packed."""
     config = read_config(folder)
     if config.kind != "student":
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
     student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(student, tokenizer, config.model_copy(update={"name": name or config.name}), temperature, threshold)
+        return pack(student, tokenizer, _unnamed(config), temperature, threshold)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
+
+
+def _unnamed(config: ModelConfig) -> ModelConfig:
+    # A file's name is its own: with a model's name in it, equal models would have files of different sizes.
+    return config.model_copy(update={"name": ""})
 
 
 def _pack(

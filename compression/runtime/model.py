@@ -266,9 +266,11 @@ def read_with(read: Callable[[bytes], Loaded], model: str | os.PathLike) -> Load
     if len(data) > MOST_FILE:
         raise PackedError(f"{os.fspath(path)}: larger than any packed student")
     try:
-        return read(data)
+        loaded = read(data)
     except PackedError as error:
         raise PackedError(f"{os.fspath(path)}: {error}") from None
+    loaded.name = loaded.name or os.path.splitext(os.path.basename(path))[0]  # only older files have a name
+    return loaded
 
 
 def load_bytes(data: bytes) -> Model:

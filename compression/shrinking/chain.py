@@ -44,7 +44,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     for action in settings.compression_actions:
         if action in FILES:
             folder, paths = _student(settings, name), settings.paths
-            step = FILES[action](name=folder.name, student=folder, settings=settings)
+            step = FILES[action](student=folder, task=task)
             alias = (paths.packed if action == "pack" else paths.exported)(task.models_task, folder.name)
             path = paths.make(step, settings.context(alias.name), alias=alias, file=step.file, replace=True).path
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")
@@ -60,7 +60,7 @@ def shrink(settings: CompressSettings, step: type[Shrink], parent: str, name: st
     folder = _student(settings, parent)
     name = name or folder.name + step.suffix(settings)
     alias = settings.paths.model(load_task(settings.task).models_task, name)
-    return settings.paths.make(step.of(settings, folder, name), settings.context(name), alias=alias).path
+    return settings.paths.make(step.of(settings, folder), settings.context(name), alias=alias).path
 
 
 def _student(settings: CompressSettings, name: str) -> Path:

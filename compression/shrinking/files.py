@@ -7,19 +7,18 @@ from typing import Any, ClassVar
 
 import pydantic
 
-from common.data.split import find_splits
-from common.data.tasks import Task, load_task
+from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
 from common.store.artifact import Artifact, artifact_at
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
+from common.teachers.guided import held_out_inputs
 from common.training.models import read_config
-from compression.distillation.dataset import held_out_inputs, held_out_rows
+from compression.distillation.dataset import held_out_rows
 from compression.packing import pack_student
 from compression.packing.threshold import fit_packed
 from compression.runtime import PackedError, load_bytes
-from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -31,10 +30,9 @@ class StudentFile(Step):
     file: ClassVar[str]
     """Name of the file in the artifact."""
 
-    name: str
-    """The student's name, which is stored in the file."""
     student: Path = pydantic.Field(exclude=True)
-    settings: CompressSettings = pydantic.Field(exclude=True)
+    """Folder of the student."""
+    task: Task = pydantic.Field(exclude=True)
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the student."""
@@ -44,7 +42,7 @@ class StudentFile(Step):
 class Pack(StudentFile):
     """A student as one .fwt file (docs/format.md)."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     file: ClassVar[str] = "student.fwt"
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
@@ -54,46 +52,46 @@ class Pack(StudentFile):
         """
         inputs, config = super().inputs(paths), read_config(self.student)
         if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
-            task, settings = self._validation()
             try:
-                inputs |= {"splits": find_splits(paths, task), **held_out_inputs(settings, task, config.teacher)}
+                inputs |= held_out_inputs(paths, self.task, self._validation, config.teacher)
             except UserError as error:
                 say(f"{config.name} is packed without calibration: {error}")
         return inputs
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Fit temperature and threshold, and write the packed file. Raises UserError if the runtime refuses it."""
-        fitted = self._fitted() if "splits" in inputs else {}
-        data = pack_student(self.student, **fitted)
+        name = context.names["model"]
+        fitted = self._fitted(inputs, name) if "splits" in inputs else {}
+        data = pack_student(inputs["model"], **fitted)
         try:
             load_bytes(data)
         except PackedError as error:
-            raise UserError(f"{self.name} cannot be packed: the runtime refuses its file: {error}") from error
+            raise UserError(f"{name} cannot be packed: the runtime refuses its file: {error}") from error
         (out / self.file).write_bytes(data)
         return {"temperature": 1.0, **fitted}
 
-    def _fitted(self) -> dict[str, float]:
+    def _fitted(self, inputs: Inputs, name: str) -> dict[str, float]:
         """Return the temperature and threshold fitted on validation's labels or, without labels, on the teacher's.
 
         The threshold, for probabilities with this temperature, is fitted if the task is scored by F1; if questions may
         have no answer, only the threshold is. Returns an empty dict if there are neither labels nor a teacher.
         """
-        task, settings = self._validation()
-        student, tokenizer, config = load_student(self.student, CPU)
+        student, tokenizer, config = load_student(inputs["model"], CPU)
         try:
-            rows = held_out_rows(settings, task, config.teacher)
+            rows = held_out_rows(inputs, self.task, self._validation)
         except UserError as error:  # neither labels nor a teacher
-            say(f"{config.name} is packed without calibration: {error}")
+            say(f"{name} is packed without calibration: {error}")
             return {}
         logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
         found = fit_packed(config, logits, rows.labels, rows.sentence2 or [])
-        shown = ", ".join(f"{name} {value:g}" for name, value in found.items())
-        say(f"{config.name}: {shown}, from {len(rows):,} rows of validation")
+        shown = ", ".join(f"{what} {value:g}" for what, value in found.items())
+        say(f"{name}: {shown}, from {len(rows):,} rows of validation")
         return found
 
-    def _validation(self) -> tuple[Task, CompressSettings]:
-        """Return the task, and settings that hold out validation even if test selected the checkpoint."""
-        return load_task(self.settings.task), self.settings.model_copy(update={"select_on": "validation"})
+    @property
+    def _validation(self) -> str:
+        """The split to calibrate on: validation even if test selected the checkpoint."""
+        return self.task.selection_split("validation")
 
 
 class Export(StudentFile):
@@ -101,11 +99,11 @@ class Export(StudentFile):
 
     file: ClassVar[str] = "student.onnx"
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the ONNX file."""
         from compression.export.onnx_export import export_onnx  # onnx is optional
 
-        export_onnx(self.student, out / self.file)
+        export_onnx(inputs["model"], out / self.file)
         return {}
 
 

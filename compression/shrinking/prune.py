@@ -9,8 +9,7 @@ import numpy as np
 from common.errors import UserError
 from common.progress import say
 from compression.distillation.callbacks import Pruner
-from compression.distillation.dataset import own_rows
-from compression.distillation.settings import DistillSettings, PruneSettings
+from compression.distillation.settings import PruneSettings
 from compression.shrinking.pruning.transformers import drop_layers, remove_heads
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids
@@ -90,7 +89,7 @@ class Prune(Shrink):
         return rows
 
     def _sample(self, context: CompressionContext) -> EncodedRows:
-        own = own_rows(self.settings, self.task)
+        own = context.own_rows()
         rows = np.random.default_rng(0).permutation(len(own))[:_SAMPLE]
         return encode_split(context.tokenizer, own.take(rows))
 
@@ -105,7 +104,7 @@ class Prune(Shrink):
         """Prune single weights, at once or gradually while tuning, or only tune. Returns the sparsity of each part."""
         student, kind = context.student, (context.parent.arch, context.parent.student["embedding_type"])
         if self.tune and _prunes_weights(self.prune):
-            pruner = _pruner(student, *kind, self.prune)
+            pruner = pruning_callback(student, *kind, self.prune)
             context.tune(pruner, SparsityMask(pruner.parts))
             return pruner.finish()
         parts = prunable(student, *kind)
@@ -115,12 +114,8 @@ class Prune(Shrink):
         return sparsity_by_part(parts)
 
 
-def pruning_callback(student: Student, settings: DistillSettings) -> Pruner:
-    """Return the callback that prunes a student while it is distilled, to the targets `prune` would use."""
-    return _pruner(student, settings.student_arch, settings.embedding_type, settings)
-
-
-def _pruner(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
+def pruning_callback(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
+    """Return the callback that prunes a student while it is trained, to the targets `prune` would use."""
     if settings.prune_movement:
         return MovementPruner(student, arch, embedding_type, settings)
     return GradualPruner(prunable(student, arch, embedding_type), settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from common.config import later
 from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
@@ -28,17 +27,14 @@ class Quantize(Shrink):
     quantize: QuantizeSettings
     select_on: str | None
     """Split that chooses the bits, if they are chosen."""
-    name: str | None
-    """Name of the student, with --max-bytes only: the packed file, whose bytes are counted, contains it."""
-    trained_inputs: bool = later(False)
+    trained_inputs: bool
     """Whether inputs are rounded while it is trained, not only afterwards."""
 
     @classmethod
-    def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
-        """Return the split and the name, if the result depends on them, and whether training rounds inputs."""
+    def more(cls, settings: CompressSettings) -> dict[str, Any]:
+        """Return the split, if the result depends on it, and whether training rounds inputs."""
         return {
             "select_on": settings.select_on if settings.chooses_bits else None,
-            "name": None if settings.max_bytes is None else name,
             "trained_inputs": settings.tune_epochs > 0 and (settings.dq_encoder or settings.dq_classifier),
         }
 
@@ -67,6 +63,11 @@ class Quantize(Shrink):
                 words.append(f"lr{rate}")
         return "-".join(words)
 
+    @property
+    def selection(self) -> str:
+        """The split whose rows select the epoch, or the bits."""
+        return self.task.selection_split(self.select_on) if self.select_on else super().selection
+
     def reads(self) -> set[str]:
         """Return "train" if inputs are calibrated, and "held out" too if bits are chosen."""
         if self.quantize.chooses_bits:
@@ -91,7 +92,7 @@ class Quantize(Shrink):
             )
             if flag and part in parts
         }
-        builder = StudentBuilder(context, parts, inputs)
+        builder = StudentBuilder(context, parts, inputs, own.calibration_rows)
         setting = {name: scheme_of(own, name.split(".")[0]) for name in builder.weights}
         if own.chooses_bits:
             points = settings_of(context, builder, setting, [part for part in parts if own.bits_of(part)])

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 
 from common.choices import described, unused_by
-from common.config import CONFIG_DIR, OLD_NAMES, Settings, later, unused_fields
+from common.config import CONFIG_DIR, OLD_NAMES, Settings, unused_fields
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
@@ -43,7 +43,7 @@ class FactorizeSettings(Settings):
     """Parts whose matrices `factorize` replaces by products of two, where that is smaller."""
     rank: float = pydantic.Field(0.5, gt=0)
     """Rank of these products: a number of dimensions, or below 1 a share of each matrix's full rank."""
-    decomposition: Literal[tuple(DECOMPOSITIONS)] = later(
+    decomposition: Literal[tuple(DECOMPOSITIONS)] = pydantic.Field(
         "svd", description=described("Form of the products; of the embedding always svd.", DECOMPOSITIONS)
     )
 

@@ -11,33 +11,42 @@ import numpy as np
 import pydantic
 import torch
 
-from common.config import Settings, build, later
-from common.data.split import Split, find_rows, find_splits
+from common.config import Settings, build
+from common.data.split import Split
 from common.data.tasks import Task, load_task
 from common.seeds import seed_everything
 from common.store.artifact import Artifact, artifact_at
 from common.store.files import fingerprint
-from common.store.step import Context, Step
+from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
+from common.teachers.guided import held_out_inputs, learning_inputs
+from common.teachers.layers import layers_config
 from common.training.metrics import main_score
-from common.training.models import ModelConfig, read_config
-from compression.distillation.alignment import Aligner, alignment_flag, check_pieces, check_teacher, load_aligner
+from common.training.models import ModelConfig, model_folder, read_config
+from compression.distillation.alignment import Aligner, alignment_flag, check_alignment, check_pieces, load_aligner
 from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import (
     DistillationSet,
-    augmented_names,
     distillation_set,
     distillation_text,
-    held_out_inputs,
+    find_teacher,
     held_out_rows,
-    learning_inputs,
+    own_rows,
     runnable_teacher,
 )
-from compression.distillation.settings import AlignSettings, LossSettings, RowsSettings, TrainSettings
+from compression.distillation.settings import (
+    AlignPhaseSettings,
+    AlignSettings,
+    InitSettings,
+    LossSettings,
+    Recipe,
+    RowsSettings,
+    TrainSettings,
+)
 from compression.distillation.trainer import TrainingData, train_student
 from compression.packing import pack
 from compression.shrinking.settings import CompressSettings, TuneSettings
-from compression.students.init import check_arch
+from compression.students.init import check_layers
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
@@ -51,65 +60,87 @@ CPU = torch.device("cpu")
 class CompressionContext:
     """A loaded student, and the data needed to train, score and pack it."""
 
-    settings: CompressSettings
-    task: Task
-    parent_folder: Path
+    step: Shrink
+    inputs: Inputs
+    """Those of the step."""
+    running: Context
+    """How the step runs; its `work` and `key` are those of the student's training."""
     parent: ModelConfig
     student: Student
     """Changed in place, or replaced."""
     tokenizer: Tokenizer
-    name: str
-    """Name of the student being built."""
-    work: Path
-    """Folder for the state of an unfinished training."""
-    key: str
-    """Identity of that training."""
-    teacher: Path | None = None
-    """Folder of the teacher to align with while tuning; None if nothing is aligned."""
     widths: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The student's settings that changed: the widths of matrices that shrank."""
     history: list[dict[str, Any]] | None = None
     """Epochs of tuning; None without tuning."""
 
+    @property
+    def name(self) -> str:
+        """Name of the student being built."""
+        return self.running.name
+
+    @property
+    def tune_epochs(self) -> int:
+        """Number of epochs of tuning."""
+        return self.step.tune.tune_epochs if self.step.tune else 0
+
     def tune(self, *callbacks: Callback) -> None:
         """Train the student for --tune-epochs and keep its best weights. Does nothing for 0 epochs.
 
-        It learns from the distillation set of the settings, with the logits of the teacher or of the student before it
-        was changed, and from the teacher's hidden states and attention if these are aligned. Raises UserError if the
-        teacher's logits are missing, or if the student as it is now cannot be aligned with the teacher.
+        It learns from the step's distillation set, with the logits of the teacher or of the student before it was
+        changed, and from the teacher's hidden states and attention if these are aligned. Raises UserError if the
+        student as it is now cannot be aligned with the teacher.
         """
-        settings, epochs = self.settings, self.settings.tune_epochs
-        if epochs == 0:
+        step = self.step
+        if step.tune is None or step.objective is None or step.rows is None or step.train is None:
             return
-        recipe = {"epochs": epochs, "patience": epochs, "lr": settings.tune_lr, "align_first": 0}
-        recipe |= {"optimizer": "adamw", "schedule": "linear", "weight_decay": 0.0, "average_epochs": 1}
-        if settings.guide == "student":
-            recipe["alpha"] = 0.0
-            text, _ = distillation_text(settings, self.task)
-            parent, tokenizer, _ = load_student(self.parent_folder, CPU)
+        objective, seed = step.objective, step.seed or 0
+        if step.tune.guide == "student":
+            objective = objective.model_copy(update={"alpha": 0.0})
+            text, _ = self.text()
+            parent, tokenizer, _ = load_student(self.inputs["parent"], CPU)
             logits = student_logits(parent, encode_split(tokenizer, text), CPU, f"{self.parent.name} guides")
-            rows = DistillationSet(text, logits, None, not settings.only_original_data)
+            rows = DistillationSet(text, logits, bool(step.rows.augmented_sets))
         else:
-            rows = distillation_set(settings, self.task)
-        settings, data = settings.model_copy(update=recipe), TrainingData(rows, self.held_out)
-        hooks = callbacks, self._aligner(settings, self.teacher) if self.teacher else None
-        state = self.work, self.name, self.key
-        self.history = train_student(settings, self.task, self.student, self.tokenizer, data, *state, *hooks)
+            rows = distillation_set(self.inputs, step.task, step.rows, seed)
+        recipe = Recipe(
+            objective=objective, rows=step.rows, train=step.train, init=InitSettings(), align=None, prune=None
+        )
+        self.history = train_student(
+            recipe,
+            seed,
+            step.task,
+            self.student,
+            self.tokenizer,
+            TrainingData(rows, self.held_out),
+            self.running,
+            callbacks,
+            self._aligner(step.align, recipe.train.epochs) if step.align else None,
+        )
 
-    def _aligner(self, settings: CompressSettings, teacher: Path) -> Aligner:
+    def _aligner(self, align: AlignSettings, epochs: int) -> Aligner:
         """Return the alignment losses of the current student, whose layers and heads may be fewer than its parent's."""
-        shape = {**self.student_settings(), "student_arch": self.parent.arch}
-        settings = settings.model_copy(update=shape)
-        check_teacher(settings, teacher)
+        shape, arch, teacher = build(StudentSettings, self.student_settings()), self.parent.arch, self.inputs["teacher"]
+        check_alignment(align, arch, shape, layers_config(teacher), self.running.names["teacher"])
         check_pieces(self.parent.name, self.tokenizer, teacher)
         # Projections between different widths must not depend on the trainings before, which may have been resumed.
-        seed_everything(settings.seed)
-        return load_aligner(settings, teacher)
+        seed_everything(self.step.seed or 0)
+        phases = AlignPhaseSettings(**align.model_dump())
+        return load_aligner(phases, arch, shape, teacher, epochs, self.running.cpu)
+
+    def own_rows(self) -> Split:
+        """Return the task's own rows that the student learned from: all of train, or the share that is drawn."""
+        return own_rows(self.inputs, self.step.rows or RowsSettings(), self.step.seed or 0)
+
+    def text(self, augmented: bool = True) -> tuple[Split, dict[str, np.ndarray]]:
+        """Return the rows to learn from, as `distillation_text` does, with augmented ones or without."""
+        inputs = self.inputs if augmented else {"splits": self.inputs["splits"]}
+        return distillation_text(inputs, self.step.rows or RowsSettings(), self.step.seed or 0)
 
     @functools.cached_property
     def held_out(self) -> Split:
         """The held-out rows: validation's labelled ones, or if none is, all with the teacher's labels."""
-        return held_out_rows(self.settings, self.task, self.parent.teacher)
+        return held_out_rows(self.inputs, self.step.task, self.step.selection)
 
     def logits(self, rows: Split) -> np.ndarray:
         """Return the current student's logits, float32 [n, outputs]."""
@@ -117,7 +148,7 @@ class CompressionContext:
 
     def score(self) -> float:
         """Return the current student's score by the task's main metric over the held-out rows."""
-        return main_score(self.task, self.held_out.labels, self.logits(self.held_out), self.held_out.sentence2)
+        return main_score(self.step.task, self.held_out.labels, self.logits(self.held_out), self.held_out.sentence2)
 
     def student_settings(self) -> dict[str, Any]:
         """Return the current student's own settings."""
@@ -125,7 +156,7 @@ class CompressionContext:
 
     def packed_size(self) -> int:
         """Return the size of the current student's packed file, in bytes."""
-        config = self.parent.model_copy(update={"name": self.name, "student": self.student_settings()})
+        config = self.parent.model_copy(update={"name": "", "student": self.student_settings()})
         return len(pack(self.student, self.tokenizer, config))
 
 
@@ -137,32 +168,61 @@ class Shrink(Step):
     named: ClassVar[tuple[str, ...]] = ()
     """Settings that `label` shows."""
 
-    seed: int
+    seed: int | None
+    """None if nothing is drawn: without tuning, and if all rows are read."""
     tune: TuneSettings | None
     """How it is trained afterwards. None without --tune-epochs, as are the next four."""
     objective: LossSettings | None
     rows: RowsSettings | None
     """Also given if the step reads training rows of which only a share is drawn."""
     train: TrainSettings | None
-    align: AlignSettings | None = later(None)
+    align: AlignSettings | None
     """How it is aligned with the teacher; None if it is not."""
-    settings: CompressSettings = pydantic.Field(exclude=True)
     task: Task = pydantic.Field(exclude=True)
     parent: Path = pydantic.Field(exclude=True)
     """Folder of the student to make smaller."""
+    teacher: str | None = pydantic.Field(exclude=True)
+    """Name of the teacher to learn from while tuning; None if there is none."""
+    augmented: tuple[str, ...] = pydantic.Field(exclude=True)
+    """Names of the augmented rows that the student learned from."""
 
     @classmethod
-    def of(cls, settings: CompressSettings, parent: Path, name: str = "") -> Shrink:
-        """Return the step that the settings describe. name: of the student that it builds."""
+    def of(cls, settings: CompressSettings, parent: Path) -> Shrink:
+        """Return the step that the settings describe."""
         groups = {"tune": TuneSettings, "objective": LossSettings, "rows": RowsSettings, "train": TrainSettings}
         tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
-        tuning["align"] = settings.part(AlignSettings) if settings.aligns_tuning else None
-        own = {cls.kind(): settings.part(cls.group()), **cls.more(settings, name)}
-        about = {"seed": settings.seed, "settings": settings, "task": load_task(settings.task), "parent": parent}
-        step = cls(**about, **tuning, **own)
+        if settings.tune_epochs:
+            tuning["train"] = settings.part(TrainSettings).model_copy(
+                update={
+                    "epochs": settings.tune_epochs,
+                    "patience": settings.tune_epochs,
+                    "lr": settings.tune_lr,
+                    "optimizer": "adamw",
+                    "schedule": "linear",
+                    "weight_decay": 0.0,
+                    "average_epochs": 1,
+                }
+            )
+        task = load_task(settings.task)
+        step = cls(
+            seed=settings.seed if settings.tune_epochs else None,
+            **tuning,
+            align=settings.part(AlignSettings) if settings.aligns_tuning else None,
+            task=task,
+            parent=parent,
+            teacher=find_teacher(settings, task) if settings.tune_epochs and settings.guide == "teacher" else None,
+            augmented=settings.augmented_sets,
+            **{cls.kind(): settings.part(cls.group())},
+            **cls.more(settings),
+        )
         if settings.draws_a_share and step.reads() & {"text", "train"}:
-            return step.model_copy(update={"rows": settings.part(RowsSettings)})
+            return step.model_copy(update={"rows": settings.part(RowsSettings), "seed": settings.seed})
         return step
+
+    @property
+    def selection(self) -> str:
+        """The split whose rows select the epoch, or the bits."""
+        return self.task.selection_split(self.train.select_on if self.train else "validation")
 
     @classmethod
     def group(cls) -> type[Settings]:
@@ -170,8 +230,8 @@ class Shrink(Step):
         return cls.model_fields[cls.kind()].annotation
 
     @classmethod
-    def more(cls, settings: CompressSettings, name: str) -> dict[str, Any]:
-        """Return the values of a subclass's further fields. name: of the student that is built."""
+    def more(cls, settings: CompressSettings) -> dict[str, Any]:
+        """Return the values of a subclass's further fields."""
         return {}
 
     @classmethod
@@ -205,28 +265,28 @@ class Shrink(Step):
 
         Raises UserError if something is missing, or if the student has no layers to align.
         """
-        settings, parent, reads = self.settings, read_config(self.parent), self.reads()
-        inputs = {"parent": artifact_at(self.parent)}
-        if self.tune or reads:
-            inputs["splits"] = find_splits(paths, self.task)
+        parent, reads, above = read_config(self.parent), self.reads(), artifact_at(self.parent)
+        inputs = {"parent": above}
         if self.tune:
-            inputs |= learning_inputs(settings, self.task, guided=settings.guide == "teacher")
+            inputs |= learning_inputs(paths, self.task, self.augmented, self.teacher)
             if self.align:
-                flag = alignment_flag(self.align)
-                check_arch(flag, build(StudentSettings, parent.student), parent.arch)
-                inputs["teacher"] = runnable_teacher(settings, self.task, flag)
-        elif "text" in reads and parent.augmented:
-            inputs |= {f"rows {name}": find_rows(paths, self.task, name) for name in augmented_names(settings)}
+                flag, shape = alignment_flag(self.align), build(StudentSettings, parent.student)
+                inputs["teacher"] = runnable_teacher(paths, self.task, flag, self.teacher)
+                folder = model_folder(paths, self.task.models_task, str(self.teacher))
+                check_layers(flag, shape, parent.arch, folder)
+        elif reads:
+            augmented = self.augmented if "text" in reads and parent.augmented else ()
+            inputs |= learning_inputs(paths, self.task, augmented)
         if self.tune or "held out" in reads:
-            inputs |= held_out_inputs(settings, self.task, parent.teacher)
+            inputs |= held_out_inputs(paths, self.task, self.selection, parent.teacher)
         return inputs
 
-    def run(self, inputs: dict[str, Artifact], out: Path, context: Context) -> dict[str, Any]:
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Load the student, change it, and save the result with all of its weights."""
-        seed_everything(self.seed)
-        student, tokenizer, parent = load_student(self.parent, CPU)
-        training = context.name, context.work, context.key, inputs["teacher"].path if self.align else None
-        changed = CompressionContext(self.settings, self.task, self.parent, parent, student, tokenizer, *training)
+        seed_everything(self.seed or 0)
+        student, tokenizer, parent = load_student(inputs["parent"], CPU)
+        parent = parent.model_copy(update={"name": context.names["parent"]})
+        changed = CompressionContext(self, inputs, context, parent, student, tokenizer)
         compression = parent.compression | self.apply(changed)
         save_student(out, changed.student, changed.tokenizer, changed.history)
         facts = parent.facts()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, later, load_yaml
+from common.config import CONFIG_DIR, Settings, load_yaml
 from compression.runtime.shapes import ARCHS, EMBEDDINGS, SHARES
 
 StudentArch = Literal[ARCHS]
@@ -37,12 +37,12 @@ class StudentSettings(Settings):
     """Number of times the single layer is applied (recursive)."""
     heads: int = pydantic.Field(12, gt=0, lt=256)
     """Attention heads (transformer, recursive); without --head-dim a divisor of the layers' width."""
-    head_dim: int = later(0, ge=0)
+    head_dim: int = pydantic.Field(0, ge=0)
     """Width of an attention head; 0: the layers' width divided by --heads (transformer, recursive)."""
-    share: Share = later("none")
+    share: Share = "none"
     """Part of a layer that all layers share, with the norm after it: attention or feed-forward, as in ALBERT
     (transformer). A recursive student shares both."""
-    segments: bool = later(True)
+    segments: bool = True
     """Add an embedding that says which text of a pair a token is in; DistilBERT has none (transformer, recursive)."""
     intermediate_dim: int = pydantic.Field(1200, gt=0)
     """Hidden units of a layer's feed-forward part (transformer, recursive)."""

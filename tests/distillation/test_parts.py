@@ -15,6 +15,7 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import ENDS
+from common.store.step import Context
 from common.teachers.huggingface.general import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
@@ -61,12 +62,19 @@ def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
         tokenizer = vocabulary.tokenizer(settings.max_tokens)
         settings = settings.model_copy(update={"vocab_size": tokenizer.vocab_size})
         torch.manual_seed(2)
-        aligner = Aligner(settings, AlignmentTeacher(aligned.model, vocabulary, torch.device("cpu")))
+        aligner = Aligner(
+            settings,
+            settings.student_arch,
+            settings,
+            AlignmentTeacher(aligned.model, vocabulary, torch.device("cpu")),
+            settings.epochs,
+        )
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.kind.by_word)
-    data = TrainingData(DistillationSet(split, logits, None, False), split)
-    work = folder / f"work{parts}"
-    history = train_student(settings, task, student, tokenizer, data, work, "student", "key", aligner=aligner)
+    data = TrainingData(DistillationSet(split, logits, False), split)
+    context = Context(work=folder / f"work{parts}", key="key", name="student", cache=folder / "cache")
+    recipe, seed = settings.recipe(), settings.seed
+    history = train_student(recipe, seed, task, student, tokenizer, data, context, aligner=aligner)
     return [epoch["loss"] for epoch in history]
 
 

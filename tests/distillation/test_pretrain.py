@@ -165,7 +165,13 @@ def test_the_losses_of_distilbert_and_albert_are_those_of_their_papers(masked_lm
     student = settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)})
     torch.manual_seed(1)
     masked = MaskedStudent(Student("transformer", student, 1, pairs), 16, 16, 4.0, pairs).eval()
-    aligner = Aligner(settings, AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")))
+    aligner = Aligner(
+        settings,
+        settings.student_arch,
+        settings,
+        AlignmentTeacher(teacher.model, vocabulary, torch.device("cpu")),
+        settings.epochs,
+    )
     texts = read_corpus([corpus], vocabulary.tokenizer(24), tmp_path / "ids")
     rows = divided(texts, vocabulary.whole) if pairs else EncodedRows(texts)
     batch = rows.batch(np.arange(5), torch.device("cpu"))

@@ -55,7 +55,7 @@ def fresh(folder, pair=False, **more):
 def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_align(folder, compared, segments):
     student, settings, tokenizer = fresh(folder, segments=segments, attention_states=compared)
     check_start(settings, "transformer", folder)
-    aligner = Aligner(settings, AlignmentTeacher.load(folder, CPU))
+    aligner = Aligner(settings, settings.student_arch, settings, AlignmentTeacher.load(folder, CPU), settings.epochs)
     batch = encode_split(tokenizer, SINGLE).batch(np.arange(9), CPU)
 
     def loss():

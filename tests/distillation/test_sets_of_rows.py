@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import tiny
+from learned_rows import distillation_set, distillation_text
 from shrunk import compressed
 
 from common.data.split import load_split
@@ -15,7 +16,6 @@ from common.teachers.logits import load_logits
 from common.training.models import read_config
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
-from compression.distillation.dataset import distillation_set, distillation_text
 from compression.tokenizers.bpe_files import find_files
 
 QQP = load_task("qqp")
@@ -68,7 +68,7 @@ def test_byte_pairs_and_their_vectors_are_trained_on_the_drawn_rows_alone(severa
     compressed(several, "distill", task="qqp", student_arch="ffn", embedding_type="bpe", downsample_data=0.5)
     rows, _ = distillation_text(settings_of(several, only_original_data=True, downsample_data=0.5), QQP)
     text = list(itertools.chain.from_iterable(rows.sentences()))
-    folder = Workspace(several).bpe("qqp")
+    folder = Workspace(several).cache() / "bpe"
     trained = set(folder.iterdir())
     find_files(60, 6, "train", text, folder, list(text))
     assert set(folder.iterdir()) == trained

@@ -76,7 +76,9 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
     batch = encode_split(tokenizer, split).batch(np.arange(9), CPU)
 
     def loss(**given):
-        aligner = Aligner(settings.model_copy(update=given), alignment_teacher)
+        aligner = Aligner(
+            settings.model_copy(update=given), settings.student_arch, settings, alignment_teacher, settings.epochs
+        )
         return aligner.loss(student.traced(batch)[1], aligner.states(batch)).item()
 
     assert loss() > 0.1
@@ -101,7 +103,9 @@ def test_attention_is_compared_before_the_softmax_unless_probabilities_are_asked
 
     def change_by_a_bias(**given):
         student, settings, tokenizer = fresh(folder, **{"align_hidden": 0.0, "align_attention": 1.0, **given})
-        aligner = Aligner(settings, AlignmentTeacher.load(folder, CPU))
+        aligner = Aligner(
+            settings, settings.student_arch, settings, AlignmentTeacher.load(folder, CPU), settings.epochs
+        )
         batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
         losses = []
         for bias in (0.0, 5.0):
@@ -120,7 +124,7 @@ def test_the_last_states_alone_are_compared_whatever_the_number_of_layers(teache
     """DistilBERT's cosine loss: the mean over tokens of 1 - cosine, here worked out row by row."""
     given = {"align_hidden": 0.0, "align_last": 2.0, "hidden_loss": "cosine", "layers": 3}
     student, settings, tokenizer = fresh(teacher, **given)
-    aligner = Aligner(settings, AlignmentTeacher.load(teacher, CPU))
+    aligner = Aligner(settings, settings.student_arch, settings, AlignmentTeacher.load(teacher, CPU), settings.epochs)
     batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
     trace, states = student.traced(batch)[1], aligner.states(batch)
     tokens = [
@@ -137,7 +141,7 @@ def test_padding_has_no_part_in_the_loss_of_attention(prepared, compared):
     folder = prepared / "models/sst-2/tiny-bert"
     settings = {"align_hidden": 0.0, "align_attention": 1.0, "attention_states": compared}
     student, settings, tokenizer = fresh(folder, **settings)
-    aligner = Aligner(settings, AlignmentTeacher.load(folder, CPU))
+    aligner = Aligner(settings, settings.student_arch, settings, AlignmentTeacher.load(folder, CPU), settings.epochs)
     batch = encode_split(tokenizer, rows_of(prepared, "sst-2")).batch(np.arange(9), CPU)
     (_, trace), states = student.traced(batch), aligner.states(batch)
     usual = aligner.loss(trace, states).item()
@@ -213,7 +217,8 @@ def test_layers_that_cannot_be_copied_are_refused(depth, how, message):
 
 
 def aligned(teacher_depth, depth, *how, **more):
-    return aligned_layers(settings_of(layers=depth, layer_map=how or ("uniform",), **more), teacher_depth)
+    settings = settings_of(layers=depth, layer_map=how or ("uniform",), **more)
+    return aligned_layers(settings, settings.student_arch, settings, teacher_depth)
 
 
 @pytest.mark.parametrize(

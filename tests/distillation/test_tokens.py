@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.data.split import Split
-from common.data.tasks import load_task
 from common.kinds.ragged import EncodedText
-from common.store.workspace import Workspace
 from compression.distillation.token_cache import cached_tokens
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
@@ -56,7 +54,7 @@ def cached(tmp_path):
     """From a tokenizer, and a split, to the tokens of each column."""
 
     def columns(tokenizer, split=SPLIT):
-        return cached_tokens(Workspace(tmp_path), load_task("qqp"), tokenizer, split).columns
+        return cached_tokens(tmp_path, tokenizer, split).columns
 
     return columns
 
@@ -78,7 +76,7 @@ def test_tokens_are_encoded_once_and_a_damaged_file_is_replaced(tmp_path, cached
     assert [texts_of(column) for column in again] == [texts_of(column) for column in encoded]
     with pytest.raises(ValueError, match="read-only"):
         again[0].ids[0] = 1  # mapped: a mistake here would change the file
-    for file in tmp_path.glob("data/qqp/tokens/*/ids1.npy"):
+    for file in tmp_path.glob("*/ids1.npy"):
         file.write_bytes(file.read_bytes()[:-4])
     assert texts_of(cached(tokenizer)[1]) == texts_of(encoded[1])
 

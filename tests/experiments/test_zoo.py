@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny
 import yaml
+from learned_rows import distillation_set
 from sweep_grid import METHODS, write_grid
 from sweep_grid import settings as sweep_settings
 
@@ -22,7 +23,6 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
-from compression.distillation.dataset import distillation_set
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
 from common.errors import UserError
-from compression.packing import pack_student, packed_sections
+from compression.packing import pack, pack_student, packed_sections
 from compression.packing.ans import encode_stream, table_bits, table_steps
 from compression.packing.arrays import store, store_first
 from compression.packing.header import ByteCounts, HeaderWriter
@@ -245,7 +245,8 @@ def dump(data):
 
 def test_the_pages_example_is_a_file(tmp_path):
     sizes = {"labels": ["no", "yes"], "embedding_dim": 1, "cls_hidden_dim": 1}
-    data = pack_student(saved.write_student(tmp_path / "example", "ffn", "char", edit=example, **sizes))
+    folder = saved.write_student(tmp_path / "example", "ffn", "char", edit=example, **sizes)
+    data = pack(*load_student(folder, torch.device("cpu")))
     page = (tiny.ROOT / "docs" / "format.md").read_text()
     between = {name: page.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0] for name in ("example", "head")}
     assert between["example"].strip("`\n") == dump(data)

@@ -152,7 +152,7 @@ def test_answers_of_validation_are_scored_at_it_as_those_of_test_are(tmp_path):
     )
     assert fitted > half
     assert row["validation"]["answer_f1"] == fitted
-    assert read_manifest(tiny.scores(tmp_path, "s", "films")).settings == {"task": "films", "fitted_threshold": True}
+    assert read_manifest(tiny.scores(tmp_path, "s", "films")).settings == {"task": "films", "precision": None}
 
 
 def test_other_tasks_have_none(workspace):

@@ -8,12 +8,12 @@ import tiny
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from learned_rows import distillation_text
 
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.distillation.dataset import distillation_text
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.batch import EncodedRows
 from compression.students.saved import load_student

@@ -159,7 +159,7 @@ def _only_once(then):
 
 def test_folders_that_nothing_points_to_go(root):
     store = Store(root)
-    artifact = store.make(Write(text="a"), Context(store))
+    artifact = store.make(Write(text="a"), Context())
     key, before = artifact.key, entries(store)
     for name in (f"{key}.0badcafe", "0123456789abcdef.0badcafe"):
         (root / "store" / name).mkdir()
@@ -171,10 +171,10 @@ def test_folders_that_nothing_points_to_go(root):
 def test_state_of_a_build_goes_once_it_is_published_and_stays_for_one_that_is_not(root):
     store = Store(root)
     with pytest.raises(RuntimeError):
-        store.make(Write(text="b", trouble="killed"), Context(store))
+        store.make(Write(text="b", trouble="killed"), Context())
     work = {f"{Write(text='b').key({})}.work"}
     assert entries(store) == work
-    key = store.make(Write(text="a"), Context(store)).key
+    key = store.make(Write(text="a"), Context()).key
     before = entries(store)
     left = root / "store" / f"{key}.work"
     left.mkdir()
@@ -183,7 +183,7 @@ def test_state_of_a_build_goes_once_it_is_published_and_stays_for_one_that_is_no
     assert entries(store) == before
     assert work <= before
     with pytest.raises(RuntimeError):
-        store.make(Write(text="a", trouble="killed"), Context(store, force=True))
+        store.make(Write(text="a", trouble="killed"), Context(force=True))
     store.remove_leftovers()
     assert entries(store) == before | {left.name}  # the build with --force goes on from it
 
@@ -226,7 +226,7 @@ find_files(5000, 5, "train", texts, Path(sys.argv[1]))
 
 def test_a_search_does_not_wait_for_a_build(root):
     store = Store(root)
-    key = store.make(Write(text="a"), Context(store)).key
+    key = store.make(Write(text="a"), Context()).key
     left = root / "store" / f"{key}.0badcafe"
     left.mkdir()
     hold = f"""

@@ -28,7 +28,7 @@ from common.teachers.fairseq.library import load_fairseq, quiet
 from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs
 from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.fairseq.tokens import RobertaTokens
-from common.teachers.settings import FinetuneSettings
+from common.teachers.settings import TeacherTraining
 from common.training.loop import write_history
 
 SAVE_UPDATES = 500
@@ -44,7 +44,13 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings, source: str, task: Task, splits: tuple[Split, Split], out: Path, context: Context
+    settings: TeacherTraining,
+    seed: int,
+    task: Task,
+    source: str,
+    splits: tuple[Split, Split],
+    out: Path,
+    context: Context,
 ) -> dict[str, Any]:
     """Fine-tune the RoBERTa in folder `source` and save the best checkpoint in `out`; a stopped run continues.
 
@@ -53,14 +59,14 @@ def train(
     """
     work = context.work
     architecture, _ = read_folder(Path(source))
-    tokens = RobertaTokens(Path(source), byte_pairs(Path(source), settings.paths.downloads()))
+    tokens = RobertaTokens(Path(source), byte_pairs(Path(source), context.downloads))
     max_tokens = min(settings.max_tokens, architecture.max_positions)
     for name, split in zip(("train", "valid"), splits, strict=True):
         binarize(
             work / "data", name, tokens.encode(split, max_tokens), task.kind.targets(task, split.labels), tokens, task
         )
     if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
-        flags = training_flags(settings, task, architecture, *map(len, splits))
+        flags = training_flags(settings, seed, task, architecture, *map(len, splits), cpu=context.cpu)
         files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
         _run([str(work / "data"), *flags, *files], task, settings.patience, f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
@@ -74,14 +80,20 @@ def train(
 
 
 def training_flags(
-    settings: FinetuneSettings, task: Task, architecture: Architecture, train_rows: int, valid_rows: int
+    settings: TeacherTraining,
+    seed: int,
+    task: Task,
+    architecture: Architecture,
+    train_rows: int,
+    valid_rows: int,
+    cpu: bool,
 ) -> list[str]:
     """Return all flags that do not name files."""
     updates = total_updates(settings, train_rows)
     attention_dropout = 0.1 if settings.attention_dropout is None else settings.attention_dropout
     flags = f"""
         --task featherweight_sentence_prediction --criterion sentence_prediction --num-classes {task.outputs}
-        --seed {settings.seed} --num-workers 0
+        --seed {seed} --num-workers 0
         --batch-size {settings.batch_size} --required-batch-size-multiple 1
         --optimizer adam --adam-betas (0.9,0.98) --adam-eps 1e-6 --clip-norm 0.0
         --lr {settings.lr} --weight-decay {settings.weight_decay} --lr-scheduler polynomial_decay
@@ -99,10 +111,10 @@ def training_flags(
     for name, value in architecture.model_dump().items():
         flag = f"--{name.replace('_', '-')}"
         flags += [flag] * value if isinstance(value, bool) else [flag, str(value)]
-    return flags + _device_flags(settings)
+    return flags + _device_flags(settings, cpu)
 
 
-def total_updates(settings: FinetuneSettings, train_rows: int) -> int:
+def total_updates(settings: TeacherTraining, train_rows: int) -> int:
     """Return the number of updates, over which the learning rate falls to zero.
 
     It is the recipe's number for the full task, or that of max_epochs if it is lower; warm-up is a share of it.
@@ -120,9 +132,9 @@ def save_interval(valid_rows: int, batch_size: int) -> int:
     return max(SAVE_UPDATES, math.ceil(10 * valid_rows / batch_size / 3))
 
 
-def _device_flags(settings: FinetuneSettings) -> list[str]:
+def _device_flags(settings: TeacherTraining, cpu: bool) -> list[str]:
     """Return flags for one device. On a CPU fairseq computes in 32 bits only."""
-    device = pick_device(settings.cpu)
+    device = pick_device(cpu)
     dtype = pick_dtype(settings.arithmetic, device)
     if device.type == "cpu":
         return ["--cpu"]
@@ -157,7 +169,7 @@ def _write_rows(path: Path, rows: Iterable[np.ndarray], symbols: int) -> None:
     builder.finalize(f"{path}.idx")
 
 
-def _is_trained(work: Path, settings: FinetuneSettings, updates: int) -> bool:
+def _is_trained(work: Path, settings: TeacherTraining, updates: int) -> bool:
     """Return whether a stopped attempt had finished but not saved; fairseq would train it further."""
     if not (work / LAST).exists():
         return False

@@ -9,18 +9,18 @@ import torch
 from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
-from common.errors import UserError
 from common.seeds import seed_everything
 from common.store.files import read_json, write_json
 from common.store.step import Context
 from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.classes import teacher_class
-from common.teachers.settings import FinetuneSettings
+from common.teachers.settings import TeacherTraining
 from common.training.batching import shuffled_batches
 from common.training.loop import Run, fit, linear_schedule, over_rows, trained_parameters, write_history
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
+from common.training.settings import LogitsSettings
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
@@ -29,33 +29,34 @@ def resolve(arch: str, downloads: Path) -> tuple[str, str]:
 
 
 def train(
-    settings: FinetuneSettings,
-    source: str,
+    settings: TeacherTraining,
+    seed: int,
     task: Task,
+    source: str,
     splits: tuple[Split, Split],
     out: Path,
     context: Context,
     logits: np.ndarray | None = None,
+    guidance: LogitsSettings = LogitsSettings(alpha=1),  # noqa: B008 - immutable
 ) -> dict[str, Any]:
     """Fine-tune the encoder `source` and save the best weights in `out`; a stopped run continues. Returns facts.
 
     splits: rows to learn from, and rows that choose the weights; logits: another teacher's over the rows to learn from,
-    float32 [n, outputs], for tokens and spans [n, words, outputs]. Raises UserError when the encoder cannot be loaded.
+    float32 [n, outputs], for tokens and spans [n, words, outputs]; guidance: how it learns from them. Raises UserError
+    when the encoder cannot be loaded.
     """
-    if settings.max_updates is not None:
-        raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
-    device = pick_device(settings.cpu)
+    device = pick_device(context.cpu)
     begun_with = context.work / "precision.json"
     precision = _precision(settings, device, begun_with)
     dtype = pick_dtype(precision, device)
-    seed_everything(settings.seed)
+    seed_everything(seed)
     given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
     more = {"independent": task.kind.independent, "attention_dropout": settings.attention_dropout}
     teacher = teacher_class(task.kind)(*given, new_head=True, **more)
     if device.type == "cpu":
         teacher.model.set_attn_implementation("eager")  # with dropout, fused attention takes twice as long there
     if settings.adapters:
-        teacher.adapt(settings.adapters, settings.encoder)
+        teacher.adapt(settings.adapters, context.names["encoder"])
     elif settings.freeze_embeddings:
         teacher.model.get_input_embeddings().requires_grad_(False)
     train, held_out = splits
@@ -66,19 +67,19 @@ def train(
     def loss(rows: np.ndarray) -> torch.Tensor:
         predicted, teacher_logits = teacher.forward(encoded, rows), None if guide is None else guide[rows]
         return combined(
-            task.kind, predicted, labels[rows], teacher_logits, settings.alpha, settings.loss, settings.temperature
+            task.kind, predicted, labels[rows], teacher_logits, guidance.alpha, guidance.loss, guidance.temperature
         )
 
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     run = Run(
         model=teacher.model,
         optimizer=eager(torch.optim.AdamW)(trained, lr=settings.lr, weight_decay=settings.weight_decay, fused=True),
-        batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, settings.seed, epoch),
+        batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, seed, epoch),
         losses=over_rows(loss),
         validate=lambda: main_score(task, held_out.labels, teacher.logits(held_out), held_out.sentence2),
         epochs=settings.max_epochs,
         patience=settings.patience,
-        seed=settings.seed,
+        seed=seed,
         state_file=context.work / "state.safetensors",
         fingerprint=context.key,
         schedule=linear_schedule(settings.warmup),
@@ -92,7 +93,7 @@ def train(
     return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}
 
 
-def _precision(settings: FinetuneSettings, device: torch.device, file: Path) -> Precision:
+def _precision(settings: TeacherTraining, device: torch.device, file: Path) -> Precision:
     """Return the precision that a run was started with: `auto` does not change if the run resumes on other hardware."""
     if file.exists():
         return read_json(file)

@@ -14,7 +14,6 @@ from common.errors import UserError
 from common.store.files import fingerprint
 from common.store.store import Store
 from common.training.models import flat
-from compression.distillation.dataset import augmented_names
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
 from compression.experiments.jobs import Job, to_plain
@@ -118,7 +117,7 @@ def _training_rows(settings: CompressSettings) -> int:
     """Return the approximate number of rows that a run reads in an epoch."""
     paths, task = settings.paths, load_task(settings.task)
     rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
-    augmented = sum(count_rows(paths.augmented(task.name, name)) for name in augmented_names(settings))
+    augmented = sum(count_rows(paths.augmented(task.name, name)) for name in settings.augmented_sets)
     return rows + round(augmented * settings.bootstrap_data_ratio * settings.downsample_data)
 
 

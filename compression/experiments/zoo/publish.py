@@ -12,13 +12,12 @@ from common.config import CONFIG_DIR, build, load_yaml, nearest
 from common.data.split import load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.store.artifact import folder_of, read_manifest
+from common.store.artifact import folder_of, paths_of, read_manifest
 from common.store.files import whole_file, write_json, write_text
 from common.store.workspace import Workspace
-from common.teachers.guided import draw_rows
-from common.teachers.logits import load_logits
+from common.teachers.guided import draw_rows, learning_inputs
+from common.teachers.logits import saved_logits
 from common.training.models import ModelConfig, members_of, read_config
-from compression.distillation.dataset import augmented_names
 from compression.distillation.settings import RowsSettings
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
@@ -57,7 +56,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
         raise UserError(f"{folder}: rebuilt after the experiment; run the experiment again")
     own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
     packed = load_own_packed(own, folder, config)
-    data = pack_student(folder, packed.temperature, packed.threshold or HALF, settings.name)
+    data = pack_student(folder, packed.temperature, packed.threshold or HALF)
     model = load_bytes(data)
     card = Card(
         name=settings.name,
@@ -167,13 +166,14 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
 def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
     own = {name: value for name, value in config.distillation.items() if name in RowsSettings.model_fields}
     settings = build(RowsSettings, own)
-    names = augmented_names(settings)
-    shares = settings.downsample_data, settings.bootstrap_data_ratio
-    split, drawn = draw_rows(paths, task, names, config.seed, *shares)
+    names = settings.augmented_sets
+    filtered = config.teacher if settings.min_confidence else None
+    inputs = paths_of(learning_inputs(paths, task, names, filtered))
+    split, drawn = draw_rows(inputs, config.seed, settings.downsample_data, settings.bootstrap_data_ratio)
     counts = {name: len(drawn[name]) for name in names}
-    if settings.min_confidence and config.teacher:
+    if filtered:
         for name in names:
-            logits = load_logits(paths, task, config.teacher, name)[drawn[name]]
+            logits = saved_logits(task, inputs[f"logits {name}"])[drawn[name]]
             counts[name] = int((task.kind.confidence(task, logits) >= settings.min_confidence).sum())
     manifests = {name: read_manifest(folder_of(paths.augmented(task.name, name))) for name in names}
     made = {

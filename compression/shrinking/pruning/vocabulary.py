@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from common.errors import UserError
-from compression.distillation.dataset import distillation_text
 from compression.runtime import HASHES
 from compression.shrinking.step import CompressionContext
 from compression.students.embeddings import HashEmbedding
@@ -72,9 +71,7 @@ def training_ids(context: CompressionContext) -> np.ndarray:
 
     This text is train and, if the student learned from augmented rows, those of --augmented; of both, the drawn rows.
     """
-    settings = context.settings
-    only = settings.only_original_data or not context.parent.augmented
-    text, _ = distillation_text(settings.model_copy(update={"only_original_data": only}), context.task)
+    text, _ = context.text(context.parent.augmented)
     rows = encode_split(context.tokenizer, text)
     return np.concatenate([each.ids for each in (rows.text, rows.second) if each is not None])
 

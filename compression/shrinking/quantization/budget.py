@@ -151,13 +151,9 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
         index = first(len(points), lambda index: size(points[index]) <= most)
         return points[-1] if index is None else widened(points, index, lambda setting: size(setting) <= most)
 
-    setting = largest(most * ROOM if context.settings.tune_epochs else most)
+    setting = largest(most * ROOM if context.tune_epochs else most)
     if size(setting) > most:
-        builder.build(setting, tune=False)
-        # The file contains the name, which contains the budget.
-        name = context.name.replace(f"max{most}", f"max{size(setting)}")
-        smallest = dataclasses.replace(context, name=name).packed_size()
-        raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {smallest} bytes")
+        raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {size(setting)} bytes")
     while True:
         builder.build(setting, tune=True)
         trained = context.packed_size()
@@ -196,7 +192,7 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
     for index in range(max(good, default=-1) + 1, len(points)):
         if fails(index, False) and losses[-1] > loss + HOPELESS:
             break
-    if context.settings.tune_epochs:
+    if context.tune_epochs:
         start, untuned = max(good, default=0), dict(good)
         good.clear()
         first(len(points) - start, lambda index: fails(start + index, True))

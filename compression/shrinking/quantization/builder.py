@@ -18,7 +18,6 @@ from torch import nn
 
 from common.store.files import fingerprint
 from compression.distillation.callbacks import Callback
-from compression.distillation.dataset import own_rows
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.shrinking.step import CompressionContext
 from compression.students.layers import StraightThrough, round_inputs
@@ -87,9 +86,11 @@ class StudentBuilder:
     weights: name -> float32 [rows, columns] of the matrices to quantize.
     """
 
-    def __init__(self, context: CompressionContext, parts: Collection[str], inputs: Mapping[str, str]) -> None:
+    def __init__(
+        self, context: CompressionContext, parts: Collection[str], inputs: Mapping[str, str], calibration_rows: int
+    ) -> None:
         """inputs: part -> how its inputs are rounded, as in `round_inputs`."""
-        self.context, self.inputs = context, inputs
+        self.context, self.inputs, self.calibration_rows = context, inputs, calibration_rows
         self.float = copy.deepcopy(context.student)
         self._quantized: dict[tuple[str, Scheme], Matrix] = {}
         self.weights = {
@@ -103,7 +104,7 @@ class StudentBuilder:
         context = self.context
         context.student = student = copy.deepcopy(self.float)
         context.history = None
-        tune = tune and context.settings.tune_epochs > 0
+        tune = tune and context.tune_epochs > 0
         for name, scheme in setting.items():
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
@@ -111,8 +112,9 @@ class StudentBuilder:
             dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}
             round_inputs(student, dynamic, None)
             # A search trains several settings: each resumes its own training, not that of another.
-            own = fingerprint([context.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            tuning = dataclasses.replace(context, key=own, work=context.work / own)
+            own = fingerprint([context.running.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            running = dataclasses.replace(context.running, key=own, work=context.running.work / own)
+            tuning = dataclasses.replace(context, running=running)
             tuning.tune(RangeUpdater(student))
             context.history = tuning.history
             convert(student)
@@ -122,8 +124,8 @@ class StudentBuilder:
     def _calibration(self) -> torch.Tensor:
         """Return the classifier's inputs over the first --calibration-rows of the student's rows, [rows, width]."""
         context = self.context
-        own = own_rows(context.settings, context.task)
-        rows = own.take(np.arange(min(context.settings.calibration_rows, len(own))))
+        own = context.own_rows()
+        rows = own.take(np.arange(min(self.calibration_rows, len(own))))
         seen: list[torch.Tensor] = []
         hook = context.student.classifier.register_forward_pre_hook(
             lambda _, inputs: seen.append(inputs[0].detach().flatten(0, -2))

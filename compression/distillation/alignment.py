@@ -267,10 +267,10 @@ def load_aligner(
     return Aligner(settings, arch, student, AlignmentTeacher.load(teacher, device), epochs).to(device)
 
 
-def check_pieces(student: str, tokenizer: Tokenizer, teacher: Path) -> None:
-    """Raise UserError if a student reads other word pieces than the teacher. student: its name."""
+def check_pieces(student: str, tokenizer: Tokenizer, teacher: Path, name: str) -> None:
+    """Raise UserError if a student reads other word pieces than the teacher. student, name: their names."""
     if teacher_vocabulary(teacher).pieces != tokenizer.pieces:
-        raise UserError(f"{student} has other word pieces than its teacher, so they cannot be aligned")
+        raise UserError(f"{student} has other word pieces than {name}, so they cannot be aligned")
 
 
 def _projection(width: int, teacher_width: int) -> nn.Module:

@@ -113,7 +113,7 @@ class Distill(Step):
         held_out = held_out_rows(inputs, task, task.selection_split(recipe.train.select_on))
         tokenizer, shape, vectors = self._tokenizer_and_vectors(rows.split, inputs, context)
         if general is not None and teacher is not None:
-            check_pieces(context.names["general"], tokenizer, teacher)
+            check_pieces(context.names["general"], tokenizer, teacher, context.names["teacher"])
         facts: dict[str, Any] = {
             "kind": "student",
             "stage": "distilled",

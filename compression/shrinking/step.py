@@ -121,8 +121,9 @@ class CompressionContext:
     def _aligner(self, align: AlignSettings, epochs: int) -> Aligner:
         """Return the alignment losses of the current student, whose layers and heads may be fewer than its parent's."""
         shape, arch, teacher = build(StudentSettings, self.student_settings()), self.parent.arch, self.inputs["teacher"]
-        check_alignment(align, arch, shape, layers_config(teacher), self.running.names["teacher"])
-        check_pieces(self.parent.name, self.tokenizer, teacher)
+        name = self.running.names["teacher"]
+        check_alignment(align, arch, shape, layers_config(teacher), name)
+        check_pieces(self.parent.name, self.tokenizer, teacher, name)
         # Projections between different widths must not depend on the trainings before, which may have been resumed.
         seed_everything(self.step.seed or 0)
         phases = AlignPhaseSettings(**align.model_dump())

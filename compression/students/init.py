@@ -21,7 +21,7 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.layers import has_layers, layer_tensors, layers_config
 from common.training.checkpoint import load_tensors
-from common.training.models import GENERAL, WEIGHTS_FILE, members_of, model_folder, read_config
+from common.training.models import GENERAL, WEIGHTS_FILE, model_folder, read_config
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
@@ -66,9 +66,10 @@ def check_arch(flag: str, settings: StudentSettings, arch: str) -> None:
 def check_layers(flag: str, settings: StudentSettings, arch: str, teacher: Path) -> dict[str, Any]:
     """Return the teacher's settings (`layers_config`). Raises UserError if student or teacher has no such layers."""
     check_arch(flag, settings, arch)
-    if members := members_of(teacher):
-        names = ", ".join(path.name for path in members)
-        raise UserError(f"{flag}: {teacher.name} is an ensemble and has no layers: learn from one of {names}")
+    if names := read_config(teacher).members:
+        raise UserError(
+            f"{flag}: {teacher.name} is an ensemble and has no layers: learn from one of {', '.join(names)}"
+        )
     return layers_config(teacher)
 
 

@@ -193,6 +193,6 @@ def test_a_general_student_of_a_roberta_has_its_head_and_trains_adapters_alone(t
     assert torch.allclose(table, teacher.model.get_input_embeddings().weight[rows], atol=1e-6)
     folder = compressed(workspace, "distill", start_from="general", adapters=4, adapter_tuning=True, **ALIGNED)
     config = read_config(folder)
-    assert config.base == "general"
+    assert config.base == "models/general/general"
     assert config.trained_parameters < 1500
     assert isinstance(ByteLevelTokenizer.load(general, len(rows), 40), ByteLevelTokenizer)

@@ -137,7 +137,9 @@ def test_a_students_adapters_are_saved_apart_and_joined_by_later_actions(general
     assert read_config(smaller).base is None
     (workspace / "models/general/mini").unlink()
     assert measure(smaller)["bytes_packed"] > 0
-    with pytest.raises(UserError, match="needs the general student mini, which does not exist"):
+    assert load_weights(folder).keys() == whole.keys()  # the store still has the general student
+    (workspace / "store" / read_config(folder).base_key).unlink()
+    with pytest.raises(UserError, match="needs the general student models/general/mini, which does not exist"):
         load_weights(folder)
 
 

@@ -246,7 +246,7 @@ def test_work_travels_to_other_processes(prepared):
 def test_a_damaged_logits_file_is_named_and_computed_again(paths, target):
     whole = target.read_bytes()
     target.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"train\.parquet: damaged"):
+    with pytest.raises(UserError, match=r"logits\.parquet: damaged"):
         loaded(paths)
     preprocess(tiny.prepare_settings(paths.root, "sst-2", precision="fp32", generate_loss=("processed",)))
     assert target.read_bytes() == whole

@@ -375,7 +375,7 @@ def test_the_teacher_learned(prepared):
 def test_a_teacher_can_learn_from_a_share_of_the_rows(workspace, encoder, monkeypatch):
     given = {"task": "sst-2", "arch": str(encoder), "workspace": workspace, "model_name": "share", "seed": 3}
     learned_from = []
-    monkeypatch.setattr(huggingface_training, "train", lambda *given: learned_from.append(given[3]) or {})
+    monkeypatch.setattr(huggingface_training, "train", lambda *given: learned_from.append(given[4]) or {})
     for share in (1.0, 0.5, 0.5):
         finetune(FinetuneSettings(**given, downsample_data=share, force=True))
     whole, half, again = learned_from

@@ -11,6 +11,7 @@ import torch
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.store.artifact import artifact_at
 from common.store.workspace import Workspace
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
@@ -207,3 +208,8 @@ def test_a_loaded_student_has_the_architecture_that_is_given(workspace):
     with pytest.raises(UserError, match="rnn has architecture rnn, not bilstm"):
         shrunk.shrunk(workspace, "quantize", "rnn", student_arch="bilstm")
     assert shrunk.shrunk(workspace, "quantize", "rnn", student_arch="rnn").exists()
+
+
+def test_a_seed_that_draws_nothing_is_not_part_of_the_key(workspace):
+    once, again = (quantized(workspace, "ffn", bits=4, seed=seed) for seed in (1, 2))
+    assert artifact_at(once) == artifact_at(again)

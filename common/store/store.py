@@ -111,7 +111,10 @@ class Store(Workspace):
                 cache=self.cache(),
                 downloads=self.downloads(),
             )
-            facts = step.run(paths_of(inputs), partial, running)
+            try:
+                facts = step.run(paths_of(inputs), partial, running)
+            except UserError as error:
+                raise UserError(_with_names(str(error), inputs)) from error
             manifest = Manifest(
                 kind=step.kind(),
                 version=step.version,
@@ -189,6 +192,14 @@ class Store(Workspace):
 
 def _actions(inputs: dict[str, Artifact]) -> tuple[Action, ...]:
     return read_manifest(folder_of(inputs["parent"].path)).actions if "parent" in inputs else ()
+
+
+def _with_names(message: str, inputs: dict[str, Artifact]) -> str:
+    """Return a message with the names of artifacts in place of their paths in the store."""
+    for artifact in inputs.values():
+        if artifact.name:
+            message = message.replace(str(artifact.path), artifact.name)
+    return message
 
 
 def _size(path: Path) -> int:

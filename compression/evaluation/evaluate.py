@@ -50,7 +50,8 @@ class Evaluate(Step):
         folder, name = inputs["model"], context.names["model"]
         predict = load_predictor(folder, name, context.cpu, self.precision or "auto")
         rows = score_model(self.definition, self.definition.test_splits, inputs, predict, out=out)
-        write_json(out / RESULT_FILE, [{**row, "model": name, "evaluation": context.key} for row in rows])
+        named = {"model": name, "run": f"models/{self.definition.models_task}/{name}"}
+        write_json(out / RESULT_FILE, [{**row, **named, "evaluation": context.key} for row in rows])
         return {"model": name}
 
 

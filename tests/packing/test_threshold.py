@@ -164,5 +164,5 @@ def test_other_tasks_have_none(workspace):
     row = score(workspace, "sst-2", "s")
     assert "threshold" not in row
     # The key of its scores does not depend on how answers are scored.
-    assert read_manifest(tiny.scores(workspace, "s")).settings == {"task": "sst-2"}
+    assert read_manifest(tiny.scores(workspace, "s")).settings == {"task": "sst-2", "precision": None}
     assert list(row["metrics"]) == ["accuracy"]

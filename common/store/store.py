@@ -197,7 +197,7 @@ def _actions(inputs: dict[str, Artifact]) -> tuple[Action, ...]:
 def _with_names(message: str, inputs: dict[str, Artifact]) -> str:
     """Return a message with the names of artifacts in place of their paths in the store."""
     for artifact in inputs.values():
-        if artifact.name:
+        if artifact.key in artifact.path.parts:  # not a file from outside
             message = message.replace(str(artifact.path), artifact.name)
     return message
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from common.config import nearest
-from common.data.readers.records import as_sentence
+from common.data.readers.records import as_sentence, kind_of
 from common.data.readers.tables import TABLES, as_label, column_names, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import Task
@@ -38,7 +38,7 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     name: the rows' name in messages. Raises UserError if the file cannot be read, if answers are not for the task's
     labels, not finite or not probabilities, if a text has different answers, or if a row has none.
     """
-    kind = regular_file(path).suffix.lower()
+    kind = kind_of(regular_file(path))
     if kind not in TABLES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     header = column_names(path, kind)

@@ -9,6 +9,7 @@ import numpy as np
 import pydantic
 
 from common.data.overlap import near_keys, touching
+from common.data.readers.records import kind_of
 from common.data.readers.tables import TABLES, column_names, read_source, text_columns
 from common.data.split import Split, count_rows, find_splits, read_row_groups, read_split, split_table
 from common.data.tasks import Task
@@ -111,7 +112,7 @@ class RowsOfFile(NewRows):
         task, file = self.task, inputs["file"]
         # The file has a header line and all its rows are used, even if the task's files differ in this.
         read = {"source": task.source.model_copy(update={"header": (), "where": {}})}
-        if (kind := file.suffix.lower()) in TABLES:
+        if (kind := kind_of(file)) in TABLES:
             read["columns"] = text_columns(file, column_names(file, kind), task)
         with at_once():
             rows = read_source(file, task.model_copy(update=read), labelled=False)

@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from common.data.readers.records import (
-    MAX_CHARACTERS,
     Lines,
-    Table,
     as_sentence,
     column_indices,
-    read_csv,
+    is_missing,
     read_jsonl,
     read_lines,
-    read_tsv,
+    read_table,
 )
 from common.errors import UserError
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]
-SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +61,9 @@ class Columns:
         return len(self.names) == 2
 
     def sentences(self, line: int, cells: Sequence[object]) -> tuple[str, ...]:
-        """Return the cells as sentences, truncated to MAX_CHARACTERS. Raises UserError with the line number."""
+        """Return the cells as sentences. Raises UserError with the line number."""
         try:
-            return tuple(as_sentence(cell[:MAX_CHARACTERS] if isinstance(cell, str) else cell) for cell in cells)
+            return tuple(map(as_sentence, cells))
         except UserError as error:
             raise UserError(f"{self.where} line {line}: {error}") from None
 
@@ -96,10 +94,10 @@ def read_texts(stream: BinaryIO, kind: Format, columns: Columns, delimiter: str 
         return Texts(list(columns.names), _line_rows(lines, columns))
     if kind == "jsonl":
         return Texts(list(columns.names), _json_rows(lines, columns))
-    if kind == "tsv":
-        return _table_texts(read_tsv(lines, columns.where), columns)
-    table = read_csv(lines, columns.where, delimiter=delimiter)
-    return _table_texts(table, columns, table.delimiter)
+    table = read_table(lines, columns.where, f".{kind}", delimiter=delimiter)
+    indices = columns.indices(table.header)
+    rows = (Row(line, columns.sentences(line, [cells[i] for i in indices]), cells) for line, cells in table.rows)
+    return Texts(table.header, rows, "," if kind == "tsv" else table.form.delimiter)
 
 
 def _line_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
@@ -114,13 +112,9 @@ def _line_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
         yield Row(number, columns.sentences(number, cells), cells)
 
 
-def _table_texts(table: Table, columns: Columns, delimiter: str = ",") -> Texts:
-    indices = columns.indices(table.header)
-    rows = (Row(line, columns.sentences(line, [cells[i] for i in indices]), cells) for line, cells in table.rows)
-    return Texts(table.header, rows, delimiter)
-
-
 def _json_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
     for number, fields in read_jsonl(lines, columns.where, columns.names):
         values = [fields[name] for name in columns.names]
-        yield Row(number, columns.sentences(number, values), [value or "" for value in values], fields)
+        yield Row(
+            number, columns.sentences(number, values), ["" if is_missing(value) else value for value in values], fields
+        )

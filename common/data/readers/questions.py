@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from common.data.readers.records import as_sentence
+from common.data.readers.records import MAX_CHARACTERS, as_sentence, decoded
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
@@ -38,6 +38,8 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     for place, context, asked in _paragraphs(path):
         check()
         try:
+            if len(context) > MAX_CHARACTERS:
+                raise UserError(f"{len(context):,} characters; at most {MAX_CHARACTERS:,} are read")
             text = as_sentence(context)
         except UserError as error:
             raise UserError(f"{path} {place}: context: {error}") from None
@@ -61,9 +63,7 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
 def _paragraphs(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
     """Yield the place of each paragraph in a file, its context and its questions."""
     try:
-        whole = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text ({error.reason})") from None
+        whole = json.loads(decoded(path.read_bytes(), str(path)))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error})") from None
     place = ""

@@ -1,7 +1,8 @@
 """Readers of task files: tables, and text files with one sentence per line.
 
-The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: as GLUE's, quotes are text and
-no cell holds a tab or a newline; .jsonl: one JSON object per line; .parquet; .txt: one sentence per line, no label.
+The suffix selects the format. .csv: cells may be quoted, quotes in them doubled; .tsv: the same if all cells of a
+column are quoted, else and in GLUE's files quotes are text and no cell holds a tab or a newline; .jsonl and .json: one
+JSON object per line, or one array of them; .parquet; .txt: one sentence per line, no label.
 Several labels of a row are a list or, in .csv and .tsv files, one cell with a separator between the labels. Files of
 tagged words are read by common.data.readers.tagged and files of questions by common.data.readers.questions, whatever
 their suffix.
@@ -19,16 +20,27 @@ import pyarrow.parquet as pq
 
 from common.config import nearest
 from common.data.readers.questions import questions_split
-from common.data.readers.records import as_sentence, column_indices, read_csv, read_jsonl, read_lines, read_tsv
+from common.data.readers.records import (
+    MAX_CHARACTERS,
+    as_sentence,
+    checked_text,
+    column_indices,
+    is_missing,
+    kind_of,
+    read_jsonl,
+    read_lines,
+    read_table,
+)
 from common.data.readers.tagged import tagged_split
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.progress import say
 from common.reading import regular_file, unreadable
 from common.stopping import check
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 """Suffixes of files whose columns have names."""
 SUFFIXES = (*TABLES, ".txt")
 JOINED_SUFFIXES = (".csv", ".tsv")
@@ -50,7 +62,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
 
 
 def _read_table(path: Path, task: Task, labelled: bool) -> Split:
-    suffix = path.suffix.lower()
+    suffix = kind_of(path)
     if suffix not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")
     if suffix == ".txt" and task.pair:
@@ -60,7 +72,9 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
     read_label = _label_reader(task, suffix in JOINED_SUFFIXES)
     labels, rows = [], []
-    for number, (line, cells) in enumerate(read_rows(path, suffix, [*columns.values(), *where], task.source.header)):
+    cut = 0
+    records = read_rows(path, suffix, [*columns.values(), *where], task.source.header, task.source.kind != "files")
+    for number, (line, cells) in enumerate(records):
         check()
         try:
             if any(as_label(cell) != value for cell, value in zip(cells[len(columns) :], where.values(), strict=True)):
@@ -68,12 +82,15 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
             values = dict(zip(columns, cells, strict=False))
             for name, texts in sentences.items():
                 texts.append(as_sentence(values[name]))
+                cut += isinstance(values[name], str) and len(values[name]) > MAX_CHARACTERS
             labels.append(read_label(values["label"]) if "label" in values else task.kind.unknown_labels(1, task)[0])
         except UserError as error:
             raise UserError(f"{path} {'row' if suffix == '.parquet' else 'line'} {line}: {error}") from None
         rows.append(number)
     if not rows:
         raise UserError(f"{path}: no rows of data")
+    if cut:
+        say(f"{path}: {too_long(cut)}")
     return Split(
         sentences["sentence1"],
         sentences.get("sentence2"),
@@ -91,16 +108,22 @@ READERS: dict[str, Callable[[Path, Task, bool], Split]] = {
 """Form of a kind's files -> function from a file, its task, and whether labels are read, to its rows."""
 
 
+def too_long(count: int) -> str:
+    """Return a sentence on the number of texts that are cut."""
+    texts = "1 text is" if count == 1 else f"{count:,} texts are"
+    return f"{texts} cut at {MAX_CHARACTERS:,} characters (is a quote not closed?)."
+
+
 def as_label(value: Any) -> str:
     """Return a label as text: "true" for True, "" for a gap, and "1" for 1.0, as in columns of numbers with gaps."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, str | int | float):
-        return normalise(str(value))
+        return normalise(checked_text(str(value), "a label"))
     raise UserError(f"a label is of type {type(value).__name__}, not text or a number ({str(value)[:40]})")
 
 
@@ -142,13 +165,13 @@ def _label_reader(task: Task, joined: bool) -> Callable[[Any], Any]:
 def column_names(path: Path, kind: str) -> list[str]:
     """Return a table's columns; for .jsonl, the keys of the first object. Raises UserError as `read_source` does."""
     if kind == ".parquet":
-        with _parquet(path) as file:
+        with open_parquet(path) as file:
             return file.schema_arrow.names
     with path.open("rb") as file:
         lines = read_lines(file, str(path))
         if kind == ".jsonl":
             return list(next(read_jsonl(lines, str(path), []), (1, {}))[1])
-        return (read_csv if kind == ".csv" else read_tsv)(lines, str(path)).header
+        return read_table(lines, str(path), kind).header
 
 
 def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str]:
@@ -166,10 +189,11 @@ def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str
     return columns
 
 
-def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = ()) -> Rows:
-    """Yield the columns' values of each row. header: names of the columns of a file without a header line.
+def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = (), literal: bool = False) -> Rows:
+    """Yield the columns' values of each row.
 
-    Raises UserError as `read_source` does.
+    header: names of the columns of a file without a header line; literal: whether quotes in a TSV are text. Raises
+    UserError as `read_source` does.
     """
     if kind == ".parquet":
         yield from _parquet_rows(path, columns)
@@ -182,27 +206,28 @@ def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]
             for number, values in read_jsonl(lines, str(path), columns):
                 yield number, [values[column] for column in columns]
         else:
-            table = (read_csv if kind == ".csv" else read_tsv)(lines, str(path), header)
+            table = read_table(lines, str(path), kind, header, literal=literal)
             indices = column_indices(f"{path} line 1", table.header, columns)
             for line, cells in table.rows:
                 yield line, [cells[index] for index in indices]
 
 
 def _parquet_rows(path: Path, columns: list[str]) -> Rows:
-    with _parquet(path) as file:
-        column_indices(str(path), file.schema_arrow.names, columns)
+    with open_parquet(path) as file:
+        names = file.schema_arrow.names
+        indices = column_indices(str(path), names, columns)
         number = 0
-        for batch in file.iter_batches(4096, columns=list(dict.fromkeys(columns))):
-            for cells in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
+        for batch in file.iter_batches(4096, columns=list({names[index]: None for index in indices})):
+            for cells in zip(*(batch.column(names[index]).to_pylist() for index in indices), strict=True):
                 number += 1
                 yield number, list(cells)
 
 
 @contextlib.contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     """Yield an open Parquet file; errors while it is read become UserErrors."""
     try:
         with pq.ParquetFile(path) as file:
             yield file
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise unreadable(path, error) from error

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import hashlib
-import io
 import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from common.data.readers.records import column_indices, read_csv, read_jsonl, read_lines, read_tsv
+from common.data.readers import records
+from common.data.readers.records import Form, column_indices, csv_records, kind_of, of_width, read_jsonl, read_lines
+from common.data.readers.tables import open_parquet
+from common.data.text import normalise
 from common.errors import UserError
-from common.reading import regular_file, unreadable
+from common.reading import regular_file
 from common.seeds import derive
 from common.stopping import at_once, check
 from common.tables import human_bytes
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 MOST_BYTES = 64 * 1024 * 1024
 """Larger files are sampled."""
 MOST_ROWS = 200_000
@@ -51,20 +53,40 @@ class Table:
         return [row[index] for row in self.rows]
 
 
-def read_any(path: Path, seed: int, most_bytes: int | None = None) -> Table:
+def read_any(
+    path: Path,
+    seed: int,
+    most_bytes: int | None = None,
+    delimiter: str | None = None,
+    header: bool = True,
+    columns: Sequence[str] = (),
+) -> Table:
     """Return the rows of a file, or a sample of them if it is larger than `most_bytes` (default MOST_BYTES).
 
-    Raises UserError for a missing, damaged or empty file, or one of an unknown kind.
+    delimiter: of a CSV or TSV, None for the likeliest; header: whether these have a header line, else columns are
+    called 1, 2, ...; columns: those that are needed, if they are known. Raises UserError for a missing, damaged or
+    empty file, or one of an unknown kind.
     """
     size = regular_file(path).stat().st_size
-    kind, most_bytes = path.suffix.lower(), most_bytes or MOST_BYTES
+    kind, most_bytes = kind_of(path), most_bytes or MOST_BYTES
     if kind not in SUFFIXES:
         raise UserError(f"{path}: unknown kind of file; fit reads {', '.join(SUFFIXES)} (UTF-8)")
+    if kind not in (".csv", ".tsv") and (delimiter or not header):
+        raise UserError(f"{path}: {'--delimiter' if delimiter else '--no-header'} is for CSV and TSV files")
     rng = np.random.default_rng(derive("fit", seed))
     with at_once():
         if kind == ".parquet":
-            return _kept(_read_parquet(path, size, most_bytes, rng), rng)
-        return _kept(_read_text(path, kind) if size <= most_bytes else _sample(path, kind, size, most_bytes, rng), rng)
+            return _kept(_read_parquet(path, size, most_bytes, rng, columns), rng)
+        with path.open("rb") as file:
+            lines = read_lines(file, str(path))
+            table = None
+            if kind != ".jsonl":
+                table = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
+            if size > most_bytes:
+                return _kept(_sample(path, file, table, size, most_bytes, rng), rng)
+            if table is None:
+                return _kept(_of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])]), rng)
+            return _kept(Table(path, table.header, [cells for _, cells in table.rows]), rng)
 
 
 def file_identity(path: Path, most_bytes: int | None = None) -> str:
@@ -91,114 +113,100 @@ def _kept(table: Table, rng: np.random.Generator) -> Table:
     return dataclasses.replace(table, rows=[table.rows[i] for i in chosen], sampled=sampled)
 
 
-def _read_text(path: Path, kind: str) -> Table:
-    with path.open("rb") as file:
-        lines = read_lines(file, str(path))
-        if kind == ".jsonl":
-            return _of_objects(path, (values for _, values in read_jsonl(lines, str(path), [])))
-        table = read_csv(lines, str(path), delimiter=None) if kind == ".csv" else read_tsv(lines, str(path))
-        column_indices(f"{path} line 1", table.header, table.header)
-        return Table(path, table.header, [cells for _, cells in table.rows])
-
-
-def _of_objects(path: Path, objects: Iterator[dict[str, Any]]) -> Table:
+def _of_objects(path: Path, objects: Sequence[dict[str, Any]], sampled: str = "") -> Table:
     """Return JSON objects as a table with a column for each key."""
-    found = list(objects)
-    header = list(dict.fromkeys(itertools.chain.from_iterable(found)))
-    return Table(path, header, [[values.get(name) for name in header] for values in found])
+    keys = list(dict.fromkeys(itertools.chain.from_iterable(objects)))
+    rows = [[values.get(key) for key in keys] for values in objects]
+    return Table(path, list(map(normalise, keys)), rows, sampled)
 
 
-def _sample(path: Path, kind: str, size: int, most_bytes: int, rng: np.random.Generator) -> Table:
-    """Return the rows of blocks spread over a file, without the records that a block cuts off."""
-    header: list[str] = []
-    start = 0
-    with path.open("rb") as file:
-        if kind != ".jsonl":
-            first = read_lines(file, str(path))
-            table = read_csv(first, str(path), delimiter=None) if kind == ".csv" else read_tsv(first, str(path))
-            header, delimiter = table.header, table.delimiter
-            column_indices(f"{path} line 1", header, header)
-            start = len(",".join(header))  # approximate start of the first record
-        block = min(_BLOCK, most_bytes)
-        blocks = math.ceil((size - start) / block)  # a grid, so that no row is read twice
-        chosen = rng.choice(blocks, min(max(1, most_bytes // block), blocks), replace=False)
-        places = (start + np.sort(chosen) * block).tolist()
-        rows: list[Any] = []
-        for place in places:
-            check()
-            file.seek(place)
-            lines = file.read(block).split(b"\n")[1:-1]
-            if kind == ".jsonl":
-                rows += _objects_in(lines)
-            else:
-                rows += _records_in(lines, len(header), delimiter if kind == ".csv" else None)
-    about = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(places)} places of the file are read"
-    if kind == ".jsonl":
-        return dataclasses.replace(_of_objects(path, iter(rows)), sampled=about)
-    return Table(path, header, rows, about)
+def _sample(
+    path: Path, file: BinaryIO, table: records.Table | None, size: int, most_bytes: int, rng: np.random.Generator
+) -> Table:
+    """Return the rows of blocks spread over a file, without the records that a block cuts off.
+
+    table: the opened table; None for a file of JSON objects.
+    """
+    start = len(",".join(table.header)) if table else 0  # approximate start of the first record
+    block = min(_BLOCK, most_bytes)
+    blocks = math.ceil((size - start) / block)  # a grid, so that no row is read twice
+    chosen = rng.choice(blocks, min(max(1, most_bytes // block), blocks), replace=False)
+    places = (start + np.sort(chosen) * block).tolist()
+    rows: list[Any] = []
+    for place in places:
+        check()
+        file.seek(place)
+        lines = file.read(block).split(b"\n")[1:-1]
+        rows += _records_in(lines, table.header, table.form) if table else _objects_in(lines)
+    sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(places)} places of the file are read"
+    return Table(path, table.header, rows, sampled) if table else _of_objects(path, rows, sampled)
 
 
 def _objects_in(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
-            values = json.loads(line)
+            values = json.loads(line.rstrip(b", \r"))  # a line may be an item of an array
         except (ValueError, RecursionError):
             continue
         if isinstance(values, dict):
             yield values
 
 
-def _records_in(lines: Sequence[bytes], width: int, delimiter: str | None) -> list[Cells]:
-    """Return the records in lines from the middle of a file. delimiter: None for TSV, where each line is a record."""
+def _records_in(lines: Sequence[bytes], header: Sequence[str], form: Form) -> list[Cells]:
+    """Return the records in lines from the middle of a file."""
     texts = []
     for line in lines:
         try:
             texts.append(line.decode())
         except UnicodeDecodeError:
             texts.append("")
-    if delimiter is None:
-        return [cells for text in texts if len(cells := text.rstrip("\r").split("\t")) == width]
+    if not form.quotes:
+        rows = (of_width(text.rstrip("\r").split(form.delimiter), header) for text in texts)
+        return [cells for cells in rows if len(cells) == len(header)]
     best: list[Cells] = []
     for start in range(min(_STARTS, len(texts))):
-        found = _parsed("\n".join(texts[start:]), width, delimiter)
-        if len(found) > len(best):
-            best = found
+        best = max(best, _parsed(texts[start:], header, form), key=len)
         if len(best) * 2 > len(texts) - start:
             break
     return best
 
 
-def _parsed(text: str, width: int, delimiter: str) -> list[Cells]:
+def _parsed(texts: Sequence[str], header: Sequence[str], form: Form) -> list[Cells]:
     """Return the records up to the first incomplete one."""
-    found: list[Cells] = []
-    try:
-        for cells in csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter):
-            if cells and len(cells) != width:
+    rows: list[Cells] = []
+    with contextlib.suppress(csv.Error):
+        for cells in filter(None, csv_records((f"{text}\n" for text in texts), form)):
+            row = of_width(cells, header)
+            if len(row) != len(header):
                 break
-            if cells:
-                found.append(cells)
-    except csv.Error:
-        pass
-    return found
+            rows.append(row)
+    return rows
 
 
-def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generator) -> Table:
+def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generator, columns: Sequence[str]) -> Table:
+    with open_parquet(path) as file:
+        header = file.schema_arrow.names
+        if columns:
+            header = [header[index] for index in column_indices(str(path), header, columns)]
+        groups, total = list(range(file.num_row_groups)), file.metadata.num_rows
+        most_rows = total if size <= most_bytes else max(1, int(total * most_bytes / size))
+        if most_rows < total:
+            groups = rng.permutation(groups).tolist()
+        rows: list[Cells] = []
+        for batch in file.iter_batches(4096, row_groups=groups, columns=header if columns else None):
+            check()
+            header = batch.schema.names
+            cells = [column.to_pylist() if columns else _values(column) for column in batch.columns]
+            rows += map(list, zip(*cells, strict=True))
+            if len(rows) >= most_rows:
+                break
+        sampled = f"{human_bytes(size)} are sampled: {len(rows):,} of {total:,} rows are read"
+        return Table(path, list(map(normalise, header)), rows, sampled if most_rows < total else "")
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column, None for all if they have no form in Python, such as times in the year 148,000."""
     try:
-        with pq.ParquetFile(path) as file:
-            column_indices(f"{path} line 1", file.schema_arrow.names, file.schema_arrow.names)
-            groups, total = list(range(file.num_row_groups)), file.metadata.num_rows
-            wanted = total if size <= most_bytes else max(1, int(total * most_bytes / size))
-            if wanted < total:
-                groups = rng.permutation(groups).tolist()
-            rows: list[Cells] = []
-            for batch in file.iter_batches(4096, row_groups=groups):
-                check()
-                rows += map(list, zip(*(column.to_pylist() for column in batch.columns), strict=True))
-                if len(rows) >= wanted:
-                    break
-            about = (
-                f"{human_bytes(size)} are sampled: {len(rows):,} of {total:,} rows are read" if wanted < total else ""
-            )
-            return Table(path, file.schema_arrow.names, rows, about)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from error
+        return column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError):
+        return [None] * len(column)

@@ -277,7 +277,8 @@ def test_a_closed_stdout_is_not_an_error(files):
 def test_mistakes_are_one_line_and_exit_code_2(files):
     command = [sys.executable, str(tiny.ROOT / "predict.py"), "--model", str(files["single"])]
     done = subprocess.run(command, input=b"good\n\xff\n", capture_output=True, timeout=60, env=tiny.environment())
-    assert (done.returncode, done.stderr) == (2, b"error: stdin line 2: not UTF-8 text (invalid start byte); save it as UTF-8\n")
+    message = b"error: stdin line 2: not UTF-8 text (invalid start byte); save it as UTF-8\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 def test_a_damaged_file_is_refused(files, ask, tmp_path):

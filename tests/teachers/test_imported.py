@@ -178,7 +178,7 @@ def test_contradictions_are_named(tmp_path):
         imported(paths, task, write(tmp_path / "answers.csv", given))
 
 
-@pytest.mark.parametrize("name", ["answers.txt", "answers.json", "missing.csv"])
+@pytest.mark.parametrize("name", ["answers.txt", "answers.xlsx", "missing.csv"])
 def test_other_files_are_refused(tmp_path, name):
     paths, task = prepared_task(tmp_path)
     if "missing" not in name:

@@ -9,7 +9,6 @@ their suffix.
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

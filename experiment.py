@@ -11,9 +11,6 @@
     python experiment.py show table-7-1
     python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     python experiment.py best --max-bytes 65536 --task rotten-tomatoes
-    python experiment.py archive packed --to docs/results
-    python experiment.py report docs/results
-    python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
     python experiment.py clean --yes
 
 run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
@@ -42,14 +39,11 @@ from compression.experiments.compare.comparison import CompareSettings, comparis
 from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS
 from compression.experiments.report import terminal_report
-from compression.experiments.report.archive import ArchiveSettings, archive
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
-from compression.experiments.report.results_page import has_page, write_page
 from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
-from compression.experiments.zoo.settings import PublishSettings
 
 
 def main() -> None:
@@ -77,7 +71,7 @@ def main() -> None:
 
 
 def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -> None:
-    if len(operands) != len(names) and not (names[-1:] == ["..."] and operands):
+    if len(operands) != len(names):
         raise UserError(f"usage: {usage}")
 
 
@@ -144,36 +138,12 @@ def _fit(settings: FitFlags, file: str) -> None:
 
 
 def _report(settings: QuerySettings, name: str) -> None:
-    """Write an experiment's report again, or the page of a folder of archived ones.
+    """Write an experiment's report again.
 
     Example: python experiment.py report table-7-1
     """
-    if has_page(Path(name)):
-        paths = list(map(str, write_page(Path(name))))
-        print_json(paths) if settings.json_ else print(f"page: {paths[0]}")
-        return
     record, rows = report(settings.paths, name)
     print_json(rows) if settings.json_ else _print_results(rows, record, settings.paths.experiment(name))
-
-
-def _archive(settings: ArchiveSettings, *names: str) -> None:
-    """Copy finished experiments, without paths and names of the machine, to a folder that can be committed.
-
-    Example: python experiment.py archive packed --to docs/results
-    """
-    for folder in archive(settings, names):
-        print(f"archived: {folder}")
-
-
-def _publish(settings: PublishSettings, name: str) -> None:
-    """Add a model of a finished experiment to the zoo: its packed file, its card and a line of zoo/README.md.
-
-    Example: python experiment.py publish sizes --model "BiLSTM, 12 KB" --name sst-2-12k
-    """
-    from compression.experiments.zoo.publish import publish  # PyTorch loads here, after the flags are checked
-
-    path = publish(settings, name)
-    print(f"published: {path}, {path.stat().st_size:,} bytes")
 
 
 def _list(settings: QuerySettings) -> None:
@@ -233,9 +203,7 @@ def _clean(settings: CleanSettings) -> None:
 COMMANDS: dict[str, tuple[Any, list[str], Callable[..., None]]] = {
     "sweep": (SweepSettings, ["FILE.yaml"], _sweep),
     "fit": (FitFlags, ["FILE"], _fit),
-    "report": (QuerySettings, ["NAME|FOLDER"], _report),
-    "archive": (ArchiveSettings, ["NAME", "..."], _archive),
-    "publish": (PublishSettings, ["NAME"], _publish),
+    "report": (QuerySettings, ["NAME"], _report),
     "list": (QuerySettings, [], _list),
     "show": (QuerySettings, ["NAME|ID"], _show),
     "compare": (CompareSettings, ["A", "B"], _compare),

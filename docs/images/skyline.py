@@ -8,18 +8,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parents[2]))
+sys.path.insert(2, str(Path(__file__).parents[1] / "results"))
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from archive import read_finished
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.archive import read_finished
-from compression.experiments.report.overview import overviews
 from compression.experiments.report.seed_groups import SeedGroup, Stat, merged
-from compression.experiments.report.size_table import LIMITS
+from overview import overviews
+from size_table import LIMITS
 
 ROOT = Path(__file__).parents[2]
 TASK = "sst-2"

@@ -18,13 +18,13 @@ import fasttext_peer
 from fasttext_models import WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
 from fasttext_side import SECOND, texts_of, train_fasttext, write_training
 
+from archive import read_finished
 from common.data.split import Split, load_split
 from common.data.tasks import load_task
 from common.data.text import split_words
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace, default_root
-from compression.experiments.report.archive import read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
 from compression.experiments.sweep.collect import report

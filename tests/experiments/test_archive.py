@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import experiment
+from archive import ArchiveSettings, archive, main, portable, read_finished
 from common.errors import UserError
 from common.store.files import write_json
 from compression.experiments.chain import plan_file
-from compression.experiments.report.archive import ArchiveSettings, archive, portable, read_finished
 from compression.experiments.report.record import ExperimentRecord, definition_files, read_record, write_record
 from compression.experiments.report.results import read_results, write_results
 
@@ -33,9 +32,9 @@ def settings(folder: Path) -> ArchiveSettings:
 
 def test_a_finished_sweep_is_archived_without_its_machine(swept, tmp_path, monkeypatch, capsys):
     workspace, grid = swept
-    words = ["experiment.py", "archive", "g", "--workspace", str(workspace), "--to", str(tmp_path)]
+    words = ["archive.py", "g", "--workspace", str(workspace), "--to", str(tmp_path)]
     monkeypatch.setattr("sys.argv", words)
-    experiment.main()
+    main()
     assert capsys.readouterr().out == f"archived: {tmp_path / 'g'}\n"
     assert sorted(path.name for path in (tmp_path / "g").iterdir()) == ["experiment.json", "g.yaml", "results.json"]
     assert (tmp_path / "g" / "g.yaml").read_bytes() == grid.read_bytes()

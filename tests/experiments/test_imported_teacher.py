@@ -19,8 +19,7 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.sweep.collect import report
 from compression.experiments.sweep.sweep import sweep
-from compression.experiments.zoo.publish import publish
-from compression.experiments.zoo.settings import PublishSettings
+from publish import PublishSettings, publish
 
 
 @pytest.fixture

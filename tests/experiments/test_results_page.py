@@ -1,6 +1,5 @@
 """The page of archived experiments: the committed one, and small ones written here."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -9,13 +8,12 @@ import tiny
 from archive_rows import SMALL, fasttext, grid
 from PIL import Image
 
-import experiment
+from archive import portable, read_finished
 from common.errors import UserError
 from common.store.files import write_json
-from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
-from compression.experiments.report.results_page import TEMPLATE, Page, has_page, write_page
+from page import TEMPLATE, Page, write_page
 
 RESULTS = tiny.ROOT / "docs" / "results"
 ARCHIVES = [path.parent for path in sorted(RESULTS.glob("*/experiment.json"))]
@@ -58,15 +56,13 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_page_of_prose_tables_and_pictures(folder, monkeypatch, capsys):
+def test_a_page_of_prose_tables_and_pictures(folder):
     calls = '{{ by_size("s", "peers", task="sst-2") }}\n\n{{ families("peers", task="sst-2") }}\n\n'
     (folder / TEMPLATE).write_text(f'# Prose\n\n{calls}{{{{ skyline("s", "peers", task="sst-2", picture="sky") }}}}\n')
     paths = [folder.parent / "results.md", folder / "sky.png"]
     assert write_page(folder) == paths
     before = [path.read_bytes() for path in paths]
-    monkeypatch.setattr("sys.argv", ["experiment.py", "report", str(folder), "--json"])
-    experiment.main()
-    assert json.loads(capsys.readouterr().out) == list(map(str, paths))
+    write_page(folder)
     assert [path.read_bytes() for path in paths] == before
     page = (folder.parent / "results.md").read_text()
     assert page.startswith("# Prose\n\n| Size class |")
@@ -158,8 +154,3 @@ def test_models_selected_on_test_are_marked(folder):
     page = Page(folder).render('{{ by_size("t", task="sst-2") }}')
     assert "| 12k † |" in page
     assert "These weights were selected on the test split" in page
-
-
-def test_a_folder_without_a_template_is_refused(folder):
-    with pytest.raises(UserError, match=f"{folder}: no {TEMPLATE} in it"):
-        has_page(folder)

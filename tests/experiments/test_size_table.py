@@ -3,11 +3,11 @@
 import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
-from compression.experiments.report.archive import Archived
+from archive import Archived
 from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.seed_groups import SplitResults, merged
-from compression.experiments.report.size_table import size_table
+from size_table import size_table
 
 
 def of_task(task: str, *experiments: Archived) -> SplitResults:

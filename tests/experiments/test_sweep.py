@@ -17,12 +17,12 @@ import tiny
 from processes import run_script, wait_until
 from sweep_grid import METHODS, model_bytes, results, runs, settings, words, write_grid
 
+from archive import read_finished
 from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.store.locks import only_one
 from common.store.processes import Process
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.report.archive import read_finished
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
 from compression.experiments.run import ChainState

@@ -18,11 +18,11 @@ from c_parity import NEAR, TEXTS, both, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from card import ZOO, read_cards
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
-from compression.experiments.zoo.card import ZOO, read_cards
 from compression.runtime import PackedError, load, native, zoo_file
 from compression.runtime.native import load_native
 from compression.runtime.shapes import ALIGNING

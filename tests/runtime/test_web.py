@@ -18,7 +18,7 @@ import tiny
 import web_module
 from unicode_torture import TORTURE
 
-from compression.experiments.zoo.card import ZOO, read_cards
+from card import ZOO, read_cards
 from compression.inference.explain import leave_one_out
 from compression.runtime import load, tidy
 from compression.runtime import zoo_file as zoo_name

@@ -2,7 +2,7 @@
 
 import pivot_rows
 
-from compression.experiments.report.archive import Archived
+from archive import Archived
 from compression.experiments.report.record import ExperimentRecord, RecordedRun
 
 

@@ -1,19 +1,31 @@
-"""`experiment.py publish`: adds a model of a finished experiment to the zoo."""
+"""Add a model of a finished experiment to the zoo: its packed file, its card and a line of zoo/README.md.
+
+python zoo/publish.py sizes --model "BiLSTM, 12 KB" --name sst-2-12k
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from common.config import CONFIG_DIR, build, load_yaml, nearest
+sys.path.insert(1, str(Path(__file__).parents[1]))
+sys.path.insert(2, str(Path(__file__).parents[1] / "docs" / "results"))
+
+from archive import portable, read_finished
+from card import Card, Family, Scores, Spread, TaskNotes, Teacher, Training, read_cards
+from common.cli import run_script
+from common.config import CONFIG_DIR, build, load_yaml, nearest, parse_flags
 from common.data.split import load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.store.artifact import folder_of, paths_of, read_manifest
 from common.store.files import whole_file, write_json, write_text
+from common.store.settings import WorkspaceSettings
 from common.store.workspace import Workspace
 from common.teachers.guided import draw_rows, learning_inputs
 from common.teachers.logits import saved_logits
@@ -24,18 +36,31 @@ from compression.evaluation.models import data_fingerprint
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.scoring import load_own_packed
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.report.archive import portable, read_finished
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits, merged
-from compression.experiments.zoo.card import Card, Family, Scores, Spread, TaskNotes, Teacher, Training, read_cards
-from compression.experiments.zoo.readme import readme
-from compression.experiments.zoo.settings import PublishSettings
 from compression.packing import pack_student
 from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
+from readme import readme
 
 _NOTES = "tasks.yaml"
+
+
+class PublishSettings(WorkspaceSettings):
+    """Publication."""
+
+    most_used = ("name", "model", "task")
+
+    name: str
+    """Name of the model in the zoo, such as sst-2-12k."""
+    task: str | None = None
+    """Task of the model; unset: the experiment's only one."""
+    model: str | None = None
+    """Family of models, named as in tables of sizes ('BiLSTM, 12 KB'), whose best seed on validation is published; or
+    the name of a single model. Unset: the experiment's only family."""
+    zoo: Path = Path("zoo")
+    """Folder of the zoo, with tasks.yaml."""
 
 
 def publish(settings: PublishSettings, experiment: str) -> Path:
@@ -200,3 +225,18 @@ def _command(record: ExperimentRecord, paths: Workspace) -> str:
         name, value = one.split("=", 1)
         words += ["--set", one] if word == "sweep" else ["--" + name.replace("_", "-"), value]
     return shlex.join(words)
+
+
+def main() -> None:
+    """Publish the model that the command line names."""
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    usage = "publish.py EXPERIMENT --name NAME [flags]"
+    settings = parse_flags(PublishSettings, sys.argv[1 + len(names) :], __doc__, usage=usage)
+    if len(names) != 1:
+        raise UserError(f"usage: {usage}")
+    path = publish(settings, names[0])
+    print(f"published: {path}, {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,4 +1,6 @@
-"""`experiment.py archive`: copies finished experiments, without machine paths, to a folder that can be committed.
+"""Copy finished experiments, without paths and names of the machine, to a folder that can be committed.
+
+    python docs/results/archive.py packed --to docs/results
 
 <folder>/<name>/ holds experiment.json and results.json, as in a workspace, and the YAML file of the experiment.
 """
@@ -6,12 +8,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.config import build
+sys.path.insert(1, str(Path(__file__).parents[2]))
+
+from common.cli import run_script
+from common.config import build, parse_flags
 from common.errors import UserError
 from common.store.files import read_json, whole_folder, write_text
 from common.store.settings import WorkspaceSettings
@@ -112,3 +119,18 @@ def _short(path: str, root: Path) -> str:
         if Path(path).is_relative_to(base):
             return Path(path).relative_to(base).as_posix()
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def main() -> None:
+    """Archive the experiments that the command line names."""
+    names = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    usage = "archive.py NAME ... [flags]"
+    settings = parse_flags(ArchiveSettings, sys.argv[1 + len(names) :], __doc__, usage=usage)
+    if not names:
+        raise UserError(f"usage: {usage}")
+    for folder in archive(settings, names):
+        print(f"archived: {folder}")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -9,7 +9,7 @@ from common.config import Settings, build
 from common.errors import UserError
 from common.store.files import read_json
 
-ZOO = Path(__file__).parents[3] / "zoo"
+ZOO = Path(__file__).parent
 """The zoo folder of this repository."""
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from card import Card
 from common.tables import human_bytes
-from compression.experiments.zoo.card import Card
 
 _OPENING = """# Models
 
-Packed files that run with NumPy only. `python experiment.py publish` adds a model and writes this page from the cards
+Packed files that run with NumPy only. `python zoo/publish.py` adds a model and writes this page from the cards
 (`<name>.json`), which have everything in the table and more.
 
     echo "a gorgeous , witty film" | python -m compression.runtime sst-2-12k

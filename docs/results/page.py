@@ -1,4 +1,8 @@
-"""A page of results in Markdown, rendered from a Jinja template and archived experiments.
+"""Write docs/results.md and its pictures from page.md.jinja and the archived experiments in this folder.
+
+    python docs/results/page.py
+
+The template calls:
 
     {{ overview({"sst-2": ["small", "fasttext"]}, picture="overview") }}   all tasks at once, and a picture of them
     {{ table("packed", task="sst-2") }}                       means and deviations as the experiment lays them out
@@ -12,6 +16,7 @@ The names are folders next to the template. Templates run in Jinja's sandbox.
 from __future__ import annotations
 
 import functools
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,33 +24,27 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+sys.path.insert(1, str(Path(__file__).parents[2]))
+
+from archive import Archived, read_finished
+from common.cli import run_script
 from common.errors import UserError
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.archive import Archived, read_finished
 from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table, warning
-from compression.experiments.report.overview import described, draw_overview, overview_table, overviews
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.points import cost_text, panels
 from compression.experiments.report.record import Quote
 from compression.experiments.report.seed_groups import SplitResults, group_rows, merged
-from compression.experiments.report.size_table import LIMITS, Targets, size_table
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
+from overview import described, draw_overview, overview_table, overviews
+from size_table import LIMITS, Targets, size_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEMPLATE = "page.md.jinja"
-
-
-def has_page(folder: Path) -> bool:
-    """Return whether a folder has a template. Raises UserError, with the path, for a folder of another kind."""
-    if (folder / TEMPLATE).is_file():
-        return True
-    if len(folder.parts) > 1 and folder.is_dir():
-        raise UserError(f"{folder}: no {TEMPLATE} in it")
-    return False
 
 
 def write_page(folder: Path) -> list[Path]:
@@ -165,3 +164,14 @@ def described_skyline(results: SplitResults, quote: Quote | None) -> str:
         for panel in panels([results], quote)
         for point in panel.points
     )
+
+
+def main() -> None:
+    """Write the page of this folder."""
+    if len(sys.argv) > 1:
+        raise UserError("usage: page.py, without arguments")
+    print(f"page: {write_page(Path(__file__).parent)[0]}")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -12,8 +12,8 @@ from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.experiments.report.models_table import metric_heading
 from compression.experiments.report.reference import QuotedPoint, quoted_encoders, quoted_points
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
-from compression.experiments.report.size_table import LIMITS, size_class
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
+from size_table import LIMITS, size_class
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,1 +1,0 @@
-"""The zoo: packed files that come with the project, each with a card."""

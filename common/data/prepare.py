@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ from common.store.workspace import Workspace
 class Prepare(Step):
     """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     definition: dict[str, Any]
     """The task's YAML without paths, so that a moved folder still holds the same task."""
@@ -61,11 +61,11 @@ class Prepare(Step):
         with at_once():
             read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in inputs.items()}
             check_labels(task, read, inputs)
-            splits, dropped = make_splits(read, task, self.seed or 0)
+            splits, dropped, left_out = make_splits(read, task, self.seed or 0)
             for name, split in splits.items():
                 metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
                 write_split(out / f"{name}.parquet", split, metadata)
-            write_json(out / "report.json", make_report(task, read, splits, dropped))
+            write_json(out / "report.json", make_report(task, read, splits, dropped, left_out))
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
         return {
             "task": task.name,
@@ -105,7 +105,7 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
 
 
 def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) -> None:
-    """Check that the user's own train file has enough rows of every class for all splits carved from it.
+    """Check that the user's own train file has rows of every class.
 
     Raises UserError. A file without any labels passes, because a teacher can replace them; so do the shipped tasks.
     """
@@ -115,35 +115,39 @@ def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) 
     counts = task.kind.counts(read[name].labels, task)
     if counts is None:
         return
-    wanted = ["train", *(task.carving if task.kind.has_classes else ())]  # texts are carved, not words
     for value, count in zip(task.values, counts.tolist(), strict=True):
-        problem = f"{files[name]}: label {value!r}"
         if count == 0:
-            raise UserError(f"{problem} never appears; remove it from the labels, or correct the file")
-        if count < len(wanted):
-            rows = f"{count} row{'s' if count > 1 else ''}"
-            raise UserError(f"{problem} appears on {rows}; a class needs {len(wanted)}, for {', '.join(wanted)}")
+            raise UserError(
+                f"{files[name]}: label {value!r} never appears; remove it from the labels, or correct the file"
+            )
 
 
-def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str, Split], dict[str, int]]:
-    """Carve the splits that have no file. Returns the splits, and reason -> rows removed from train (see make_report).
+def make_splits(
+    read: dict[str, Split], task: Task, seed: int
+) -> tuple[dict[str, Split], dict[str, int], dict[str, int]]:
+    """Carve the splits that have no file.
 
-    Raises UserError if train is missing, or too small to carve.
+    Returns the splits, reason -> rows removed from train, and label -> rows for the labels of the user's own files that
+    are left out, because they have too few rows for all splits (see make_report). Raises UserError if train is missing,
+    or too small to carve.
     """
     splits = {name: split for name, split in read.items() if name.startswith(("validation", "test"))}
     if task.models_of:
-        return splits, {}
+        return splits, {}, {}
     sources = [read[name] for name in ("train", "all", "unlabelled") if name in read]
     if not sources:
         raise UserError(f"task {task.name}: its source has no train file")
     whole = functools.reduce(_append_file, sources)
+    users = task.source.kind == "files"  # a benchmark's train and test stay as they are published
+    before = task.kind.counts(whole.labels, task) if users and task.kind.has_classes else np.zeros(0, np.int64)
+    rare = np.flatnonzero((before > 0) & (before < 1 + len(task.carving)))
+    whole = _without_labels(whole, task, rare)
     keys, near = text_keys(whole), near_keys(whole)
     rows = np.arange(len(whole))  # the rows still in train
     left = {}  # reason -> rows that left train
     if "test" in task.carving:
         left["repeated"] = duplicates(whole, keys)
         rows = np.setdiff1d(rows, left["repeated"])
-    users = task.source.kind == "files"  # a benchmark's train and test stay as they are published
     for name, split in splits.items() if users else ():
         left[name] = np.intersect1d(rows, touching(keys, text_keys(split)))
         rows = np.setdiff1d(rows, left[name])
@@ -162,16 +166,34 @@ def make_splits(read: dict[str, Split], task: Task, seed: int) -> tuple[dict[str
     if not len(rows):
         raise UserError(f"{task.name}: every row of train overlaps validation or test; none is left to train on")
     train = whole.take(rows)
-    if users and task.kind.has_classes:
-        before, after = (task.kind.counts(split.labels, task) for split in (whole, train))
-        for label in np.flatnonzero((before > 0) & (after == 0)):
-            of_label = whole.labels == label if task.kind.one_class else whole.labels[:, label] == 1
+    left_out = []
+    if len(before):
+        left_out = np.flatnonzero((before > 0) & (task.kind.counts(train.labels, task) == 0)).tolist()
+        if np.count_nonzero(before) - len(left_out) < 2 and left_out:
+            of_label = whole.labels == left_out[0] if task.kind.one_class else whole.labels[:, left_out[0]] == 1
             raise UserError(
-                f"{task.name}: no row of label {task.values[label]!r} is left in train besides validation and test"
-                f"{_why_left(whole, left, np.flatnonzero(of_label))}; "
+                f"{task.name}: no row of label {task.values[left_out[0]]!r} is left in train besides validation and "
+                f"test{_why_left(whole, left, np.flatnonzero(of_label))}; "
                 "add rows of this label, or give validation and test as files"
             )
-    return {"train": train, **splits}, {reason: len(removed) for reason, removed in left.items()}
+        splits = {name: _without_labels(split, task, left_out) for name, split in splits.items()}
+        if empty := [name for name, split in splits.items() if not len(split)]:
+            raise UserError(f"{task.name}: {empty[0]} has only rows of labels that are too rare to be learned")
+    dropped = {reason: len(removed) for reason, removed in left.items()}
+    return {"train": train, **splits}, dropped, {task.labels[label]: int(before[label]) for label in left_out}
+
+
+def _without_labels(split: Split, task: Task, labels: Sequence[int]) -> Split:
+    """Return the rows of a split without some labels; rows that have no other label are left out."""
+    if not len(labels):
+        return split
+    if task.kind.one_class:
+        return split.take(np.flatnonzero(~np.isin(split.labels, labels)))
+    others = np.delete(split.labels, labels, axis=1)
+    kept = split.take(np.flatnonzero(~(split.labels[:, labels] == 1).any(1) | (others == 1).any(1)))
+    values = kept.labels.copy()
+    values[:, labels] *= 0  # unknown labels are NaN, and stay so
+    return dataclasses.replace(kept, labels=values)
 
 
 def _why_left(whole: Split, left: dict[str, np.ndarray], rows: np.ndarray) -> str:

@@ -22,11 +22,16 @@ LENGTHS = ("words", "characters")
 
 
 def make_report(
-    task: Task, read: dict[str, Split], splits: dict[str, Split], dropped: dict[str, int]
+    task: Task,
+    read: dict[str, Split],
+    splits: dict[str, Split],
+    dropped: dict[str, int],
+    left_out: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the report on the files, as they were `read`, and on the splits.
 
-    dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap.
+    dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap;
+    left_out: number of rows of each label that is left out.
     """
     keys = {name: text_keys(splits[name]) for name in task.splits}
     compared = {name: in_either_order(zip(*columns, strict=True)) for name, columns in keys.items()}
@@ -42,6 +47,7 @@ def make_report(
         "read": {n: _describe(task, file, text_keys(file)) for n, file in read.items() if splits.get(n) is not file},
         "splits": {name: _describe(task, splits[name], keys[name]) for name in task.splits},
         "dropped": dropped,
+        "left_out": left_out or {},
         "overlaps": overlaps,
     }
 
@@ -125,6 +131,9 @@ def as_text(report: dict[str, Any]) -> str:
     ]
     left = [f"{entry['rows']:,} of {entry['split']} in {entry['of']}" for entry in report["overlaps"] if entry["rows"]]
     lines += ["", f"rows that left train: {', '.join(reasons) or 'none'}"]
+    if report["left_out"]:
+        shown = ", ".join(f"{label!r} ({rows:,} rows)" for label, rows in report["left_out"].items())
+        lines.append(f"labels left out, because train keeps no row besides validation and test: {shown}")
     return "\n".join([*lines, f"rows still in two splits: {', '.join(left) or 'none'}"])
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pydantic
 
 from common.config import nearest
+from common.data.readers.records import checked_delimiter
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.stopping import at_once
@@ -82,10 +83,7 @@ class PredictSettings(QuerySettings):
     @pydantic.field_validator("delimiter")
     @classmethod
     def _one_character(cls, value: str | None) -> str | None:
-        value = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
-        if value is not None and (len(value) != 1 or value in '"\r\n'):
-            raise ValueError("one character, or tab")
-        return value
+        return checked_delimiter(value)
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> PredictSettings:

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
     try:
-        text = line.decode()
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
         raise PackedError(f"line {number}: not UTF-8") from None
     if not model.pair:

@@ -121,7 +121,7 @@ static long next_line(Session *s) {
     if (ferror(s->in)) die(s->file, "cannot be read");
     return -1;
   }
-  s->number++;
+  if (!s->number++ && length >= 3 && !memcmp(s->line, "\xef\xbb\xbf", 3)) memmove(s->line, s->line + 3, length -= 3);
   if (length && s->line[length - 1] == '\n') length--;
   return (long)length;
 }

@@ -69,6 +69,14 @@ def kind_of(path: Path) -> str:
     return ".jsonl" if suffix in (".json", ".ndjson") else suffix
 
 
+def checked_delimiter(value: str | None) -> str | None:
+    """Return the delimiter of a flag: one character, or tab for a tab. Raises ValueError for another text."""
+    value = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
+    if value is not None and (len(value) != 1 or value in '"\r\n'):
+        raise ValueError("one character, or tab")
+    return value
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a cell is None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))

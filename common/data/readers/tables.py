@@ -129,10 +129,10 @@ def as_label(value: Any) -> str:
 def as_labels(value: Any, separator: str | None) -> list[str]:
     """Return the labels of a row as text.
 
-    separator: between the labels of a text, which is empty if there are none; None if the file has lists. Raises
+    separator: between the labels of a text, which is empty if there are none; None if the file has only lists. Raises
     UserError if the value is not a list.
     """
-    if separator is not None:
+    if separator is not None and isinstance(value, str):
         value = value.split(separator) if value.strip() else []
     if not isinstance(value, list):
         kind = f"of type {type(value).__name__}, not a list ({str(value)[:40]})"

@@ -18,7 +18,15 @@ from common.data.text import near_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, Row, is_number, labels_of, without_labels
+from compression.experiments.fit.detect import (
+    FEWEST_ROWS,
+    FileContents,
+    Row,
+    is_number,
+    labels_of,
+    with_plain_numbers,
+    without_labels,
+)
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -116,6 +124,8 @@ def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[Fil
     Raises UserError for a label that the training file does not have, and for a label that is not a number where the
     training file has numbers.
     """
+    if found.range is not None:
+        rows = with_plain_numbers(rows, found.decimal_mark)
     usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], found.left_out)
     if not usable:
         raise UserError(f"{path}: no row has texts and a label")

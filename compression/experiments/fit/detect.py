@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from common.data.readers.records import as_sentence, column_indices
-from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels
+from common.data.readers.records import MAX_CHARACTERS, as_sentence, column_indices, is_missing, kind_of
+from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels, too_long
 from common.data.tasks import JOINED_BY
 from common.data.text import text_key, words_in
 from common.errors import UserError
@@ -28,6 +29,10 @@ SCORES = 20
 """A column of numbers with more distinct values is a regression target."""
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
 _LABEL_NAMES = ("label", "labels", "class", "category", "target")
+_OTHER_SEPARATORS = (", ", ",", ";")
+"""Separators of labels that are not taken as such without --separator."""
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
 _LONG = 3.0
 """Mean number of words from which on a column counts as texts."""
 
@@ -40,8 +45,9 @@ class FileContents:
     """Contents of a file, as detected.
 
     texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; range: lowest
-    and highest number; values: every usable row; multilabel: whether a row has any number of labels; left_out: labels
-    on too few rows; notes: sentences on what was guessed or left out.
+    and highest number; values: every usable row; multilabel: whether a row has any number of labels; decimal_mark: of
+    the file's numbers, which have points in `values`; left_out: labels on too few rows; notes: sentences on what was
+    guessed or left out.
     """
 
     texts: tuple[str, ...]
@@ -50,6 +56,7 @@ class FileContents:
     range: tuple[float, float] | None
     values: list[Row]
     multilabel: bool = False
+    decimal_mark: str = "."
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -65,33 +72,43 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     Raises UserError for a missing column, with the closest name; for columns that are ambiguous without --text or
     --label; and for texts that are numbers, a single class, labels that look like an id, or too few rows.
     """
-    column_indices(f"--text: {table.path}", table.header, settings.text)
-    texts = settings.text or (_guess_text(table, settings.label),)
-    column_indices(f"--label: {table.path}", table.header, [settings.label] if settings.label else [])
-    label = settings.label or _guess_label(table, texts)
-    notes = [f"{table.path.name}: {table.sampled}."] if table.sampled else []
+    texts = _named(table, "--text", settings.text) or (_guess_text(table, settings.label),)
+    (label,) = _named(table, "--label", [settings.label] if settings.label else []) or (_guess_label(table, texts),)
     for name in texts:
         _check_text(table, name)
-    multilabel = is_multilabel(table, label, settings.kind)
-    notes += _form_notes(table, label, multilabel)
-    rows = read_rows(table, texts, label, multilabel)
+    notes = table_notes(table, texts)
+    multilabel = is_multilabel(table, label, settings.kind, settings.separator)
+    notes += _form_notes(table, label, multilabel, settings.separator)
+    rows = read_rows(table, texts, label, multilabel, settings.separator)
     usable = [row for row in rows if all(row[:-1])]
     if len(usable) < len(rows):
         notes.append(f"{len(rows) - len(usable):,} rows without text are left out.")
     counts = Counter(itertools.chain.from_iterable(map(labels_of, usable)))
     where = f"{table.path}: column {label!r}"
     _check_rows(table, label, counts, sum(row[-1] is not None for row in usable))
-    if not multilabel and is_numbers(counts, settings.kind, where):
-        numbers = [float(value) for value in counts]
-        found = FileContents(texts, label, (), (min(numbers), max(numbers)), usable)
+    mark = None if multilabel or settings.kind == "labels" else decimal_mark(counts)
+    if mark and is_numbers(with_plain_counts(counts, mark), settings.kind, where):
+        if settings.kind == "auto":
+            notes.append(f"Column {label!r} has numbers to predict (--kind labels takes each as a label).")
+        if with_comma := [value for value in counts if "," in value]:
+            shown = plain_number(with_comma[0], mark)
+            notes.append(f"Numbers such as {with_comma[0]} are read as {shown} (--kind labels takes each as a label).")
+        usable = with_plain_numbers(usable, mark)
+        numbers = [float(row[-1]) for row in usable if row[-1] is not None]
+        found = FileContents(texts, label, (), (min(numbers), max(numbers)), usable, decimal_mark=mark)
     else:
+        if not multilabel:
+            is_numbers(counts, settings.kind, where)
         kept, left_out = usual_labels(counts, where, multilabel)
+        if settings.kind == "auto" and not multilabel:
+            notes += _guess_notes(counts, mark is not None)
+        notes += _variant_notes(counts)
         if left_out:
             shown = ", ".join(map(repr, left_out[:5])) + (", ..." if len(left_out) > 5 else "")
             rows_out = sum(counts[name] for name in left_out)
             notes.append(f"Labels on fewer than {FEWEST_OF_LABEL} rows are left out: {shown} ({rows_out} rows).")
             usable = without_labels(usable, left_out)
-        found = FileContents(texts, label, kept, None, usable, multilabel, tuple(left_out))
+        found = FileContents(texts, label, kept, None, usable, multilabel, left_out=tuple(left_out))
     if none := sum(row[-1] == () for row in usable):
         notes.append(f"{none:,} rows have none of the labels.")
     if unknown := sum(row[-1] is None for row in usable):
@@ -99,15 +116,39 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     return dataclasses.replace(found, notes=tuple(notes))
 
 
-def is_multilabel(table: Table, label: str, kind: str) -> bool:
+def _named(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(table.header[index] for index in column_indices(f"{flag}: {table.path}", table.header, columns))
+
+
+def table_notes(table: Table, texts: Sequence[str]) -> list[str]:
+    """Return notes on a table's sampled rows and its long texts."""
+    notes = [table.sampled] if table.sampled else []
+    cells = itertools.chain.from_iterable(map(table.column, texts))
+    if long := sum(isinstance(cell, str) and len(cell) > MAX_CHARACTERS for cell in cells):
+        notes.append(too_long(long).removesuffix("."))
+    return [f"{table.path.name}: {note}." for note in notes]
+
+
+def is_multilabel(table: Table, label: str, kind: str, separator: str | None = None) -> bool:
     """Return whether rows have any number of labels: at least one list has several labels or none.
 
     In CSV and TSV a list is a text joined by |. Since a | may be part of a label there, some label must also occur in
-    several different cells. kind: --kind. Raises UserError for lists as text, such as ['a', 'b'].
+    several different cells. kind: --kind; separator: --separator. Raises UserError for lists as text, such as
+    ['a', 'b'], and if lists are asked for and no cell has the separator.
     """
+    joined = kind_of(table.path) in JOINED_SUFFIXES
+    if separator or kind == "multilabel":
+        texts = {cell for cell in table.column(label) if isinstance(cell, str) and cell.strip()}
+        if texts and (joined or separator) and not any((separator or JOINED_BY) in text for text in texts):
+            likely = next((other for other in _OTHER_SEPARATORS if _are_lists(texts, other)), None)
+            raise UserError(
+                f"{table.path}: no cell of column {label!r} has the separator {separator or JOINED_BY!r} of several "
+                f"labels; give it with --separator{f' {likely!r}' if likely else ''}"
+            )
+        return True
     if kind != "auto":
-        return kind == "multilabel"
-    if table.path.suffix.lower() not in JOINED_SUFFIXES:
+        return False
+    if not joined:
         return any(isinstance(cell, list) and len(cell) != 1 for cell in table.column(label))
     values = {cell for cell in table.column(label) if cell.strip()}
     if all(value.startswith("[") and value.endswith("]") for value in values) and any("," in value for value in values):
@@ -115,30 +156,63 @@ def is_multilabel(table: Table, label: str, kind: str) -> bool:
             f"{table.path}: column {label!r} contains lists as text, such as {min(values)[:80]}; join the labels of "
             f"a row by {JOINED_BY}, or save lists as JSONL; --kind labels takes each text as a label"
         )
-    lists = [as_labels(value, JOINED_BY) for value in values]
+    return _are_lists(values, JOINED_BY)
+
+
+def _are_lists(values: Iterable[str], separator: str) -> bool:
+    """Return whether a separator joins parts of values that also occur in other values."""
+    lists = [as_labels(value, separator) for value in values]
     if any("" in names or len(set(names)) < len(names) for names in lists):
         return False
     joined = {name for names in lists if len(names) > 1 for name in names}
     return any(count > 1 for name, count in Counter(itertools.chain(*lists)).items() if name in joined)
 
 
-def _form_notes(table: Table, label: str, multilabel: bool) -> list[str]:
+def _form_notes(table: Table, label: str, multilabel: bool, separator: str | None) -> list[str]:
     """Return a note if labels are joined by |, or if every label is a list of one; else an empty list."""
-    if multilabel and table.path.suffix.lower() in JOINED_SUFFIXES:
+    if multilabel and kind_of(table.path) in JOINED_SUFFIXES and not separator:
         return [f"Labels of a row are joined by {JOINED_BY} (--kind labels takes each text as one label)."]
     if not multilabel and any(isinstance(cell, list) for cell in table.column(label)):
         return ["Every list has one label: a text has one of the labels, not any number of them."]
     return []
 
 
-def read_rows(table: Table, texts: Sequence[str], label: str, multilabel: bool) -> list[Row]:
-    """Return the texts and the label of every row.
+def _guess_notes(counts: Counter[str], numbers: bool) -> list[str]:
+    """Return notes on labels that could be numbers or lists. counts: label -> rows."""
+    if numbers:
+        return [f"{len(counts)} numbers are taken as labels (--kind numbers predicts them)."] * (len(counts) > 2)
+    for separator in _OTHER_SEPARATORS:
+        joined = [name for name in counts if separator in name]
+        if joined and _are_lists(counts, separator):
+            return [
+                f"Labels such as {joined[0][:80]!r} are taken as one (--kind multilabel --separator {separator!r} "
+                "takes their parts as labels)."
+            ]
+    return []
+
+
+def _variant_notes(counts: Counter[str]) -> list[str]:
+    """Return a note on labels that differ only in case, white space or invisible characters."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(counts):
+        groups[text_key(name).replace(" ", "")].append(name)
+    alike = [", ".join(map(ascii, names)) for names in groups.values() if len(names) > 1]
+    if not alike:
+        return []
+    shown = "; ".join(alike[:5]) + ("; ..." if len(alike) > 5 else "")
+    return [f"Labels that differ only in case, white space or invisible characters are different labels: {shown}."]
+
+
+def read_rows(
+    table: Table, texts: Sequence[str], label: str, multilabel: bool, separator: str | None = None
+) -> list[Row]:
+    """Return the texts and the label of every row. separator: of several labels in a cell; None: | in CSV and TSV.
 
     Raises UserError for a missing column, with the closest name, and, with its row, for a cell that is not text or not
     a label or list of labels like the others.
     """
     *indices, last = column_indices(str(table.path), table.header, [*texts, label])
-    separator = JOINED_BY if table.path.suffix.lower() in JOINED_SUFFIXES else None
+    separator = separator or (JOINED_BY if kind_of(table.path) in JOINED_SUFFIXES else None)
     rows = []
     for number, cells in enumerate(table.rows, 1):
         try:
@@ -187,7 +261,7 @@ def without_labels(rows: Sequence[Row], left_out: Sequence[str]) -> list[Row]:
 
 def _guess_text(table: Table, label: str | None) -> str:
     """Return the text column. Raises UserError if it is ambiguous."""
-    others = [name for name in table.header if name != label]
+    others = [name for name in _usable_names(table) if name != label]
     long = [name for name in others if _mean_words(table.column(name)) >= _LONG]
     named = [name for name in others if name.lower() in _TEXT_NAMES]
     for choice in (long, named):
@@ -203,7 +277,7 @@ def _guess_text(table: Table, label: str | None) -> str:
 
 def _guess_label(table: Table, texts: Sequence[str]) -> str:
     """Return the label column. Raises UserError if it is ambiguous."""
-    others = [name for name in table.header if name not in texts]
+    others = [name for name in _usable_names(table) if name not in texts]
     named = [name for name in others if name.lower() in _LABEL_NAMES]
     lists = [name for name in others if any(isinstance(cell, list) for cell in table.column(name))]
     few = [name for name in others if 2 <= len(set(map(_safe, table.column(name)))) <= max(2, len(table.rows) // 10)]
@@ -213,12 +287,16 @@ def _guess_label(table: Table, texts: Sequence[str]) -> str:
     raise UserError(f"{table.path}: give the column of the labels with --label ({_described(table)})")
 
 
+def _usable_names(table: Table) -> list[str]:
+    return [name for name in table.header if name and table.header.count(name) == 1]
+
+
 def _safe(cell: Any) -> str:
     return str(cell)[:100]
 
 
 def _described(table: Table) -> str:
-    return "columns: " + ", ".join(table.header)[:500]
+    return "columns: " + ", ".join(filter(None, table.header))[:500]
 
 
 def _mean_words(cells: Sequence[Any]) -> float:
@@ -234,7 +312,7 @@ def _mean_words(cells: Sequence[Any]) -> float:
 
 
 def _check_text(table: Table, name: str) -> None:
-    cells = [cell for cell in table.column(name) if cell is not None and cell != ""]
+    cells = [cell for cell in table.column(name) if not is_missing(cell) and cell != ""]
     numbers = sum(isinstance(cell, int | float) or (isinstance(cell, str) and is_number(cell)) for cell in cells)
     if not cells:
         raise UserError(f"{table.path}: column {name!r} is empty")
@@ -270,7 +348,42 @@ def is_numbers(counts: Counter[str], kind: str, where: str) -> bool:
             f"{where} has a different value on each of {len(counts):,} rows; is it an id? Give the column of labels "
             f"with --label{', or give --kind numbers' if whole else ''}"
         )
-    return kind == "auto" and numbers and len(counts) > SCORES
+    if kind == "labels" or not numbers or len(counts) <= SCORES:
+        return False
+    values = sorted(map(float, counts))
+    no_gaps = whole and values[-1] - values[0] == len(set(values)) - 1
+    return not (no_gaps and min(counts.values()) > 1 and len(counts) <= MOST_LABELS)
+
+
+def decimal_mark(values: Collection[str]) -> str | None:
+    """Return the mark of decimals of a column's numbers, a point or a comma; None if some value is not a number.
+
+    The other mark may separate thousands. Numbers such as 1,234 have thousands only if others of the column show it.
+    """
+    with_comma = [value for value in values if "," in value]
+    others = [value for value in values if "," not in value]
+    thousands = all(map(is_number, others)) and all(map(_THOUSANDS.fullmatch, with_comma))
+    if thousands and (not with_comma or others or any(value.count(",") > 1 or "." in value for value in with_comma)):
+        return "."
+    return "," if all(map(_DECIMAL_COMMA.fullmatch, values)) else None
+
+
+def plain_number(text: str, mark: str) -> str:
+    """Return a number with a decimal point and without marks of thousands."""
+    return text.replace(",", "") if mark == "." else text.replace(".", "").replace(",", ".")
+
+
+def with_plain_numbers(rows: Sequence[Row], mark: str) -> list[Row]:
+    """Return rows whose labels are numbers with decimal points."""
+    return [(*row[:-1], None if row[-1] is None else plain_number(row[-1], mark)) for row in rows]
+
+
+def with_plain_counts(counts: Counter[str], mark: str) -> Counter[str]:
+    """Return the rows of each number, with decimal points."""
+    plain: Counter[str] = Counter()
+    for value, count in counts.items():
+        plain[plain_number(value, mark)] += count
+    return plain
 
 
 def usual_labels(counts: Counter[str], where: str, multilabel: bool = False) -> tuple[tuple[str, ...], list[str]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common.config import Settings
+from common.data.prepare import make_splits
+from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import Task, load_task
 from common.progress import say, side_task
@@ -34,7 +38,8 @@ from compression.experiments.fit.data import (
     whole_texts,
     write_task,
 )
-from compression.experiments.fit.detect import FileContents
+from compression.experiments.fit.detect import FileContents, labels_of, without_labels
+from compression.experiments.fit.detect import Row as DataRow
 from compression.experiments.fit.plan import (
     LEAST_SECONDS,
     STUDENTS_SHARE,
@@ -57,6 +62,8 @@ from compression.experiments.report.results import Row, write_results
 _ROOM = 0.96
 """Share of the time that is planned; the rest is a margin in case the machine becomes busier."""
 
+_MANY_OF_LABEL = 100
+"""With more rows of each label, some are left in train whatever is held out."""
 _MOST_AUGMENTED = 60_000
 """Maximum number of augmented rows: with more, students have time for too few epochs."""
 
@@ -151,6 +158,8 @@ def _open(settings: FitSettings, data: FitData, folder: Path, clock: Clock, star
     if plan.rows < usable:
         notes.append(f"{plan.rows:,} of {usable:,} rows are used, drawn at random: more would exceed the time limit.")
         found = dataclasses.replace(found, values=draw(found.values, plan.rows, settings.seed))
+    found, test, rare = _learnable(found, test, settings)
+    notes += rare
     whole = whole_texts(found)
     if whole is not None:
         notes.append(
@@ -158,6 +167,29 @@ def _open(settings: FitSettings, data: FitData, folder: Path, clock: Clock, star
         )
     write_task(folder, settings.experiment, found, test, whole, settings.symmetric)
     return Opening(task=_in_words(found), notes=tuple(notes), texts=found.texts, speeds=speeds, plan=plan)
+
+
+def _learnable(
+    found: FileContents, test: Sequence[DataRow] | None, settings: FitSettings
+) -> tuple[FileContents, Sequence[DataRow] | None, list[str]]:
+    """Return the contents and test rows without labels of which train keeps no row, and a note on them."""
+    counts = Counter(itertools.chain.from_iterable(map(labels_of, found.values)))
+    if not found.labels or min(counts[name] for name in found.labels) > _MANY_OF_LABEL:
+        return found, test, []
+    notes = []
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            task = write_task(Path(folder), settings.experiment, found, test, whole_texts(found), settings.symmetric)
+            read = {name: read_source(Path(folder) / file, task) for name, file in task.source.files.items()}
+            left_out = make_splits(read, task, settings.seed)[2]
+            if not left_out:
+                return found, test, notes
+            shown = ", ".join(f"{name!r} ({rows} rows)" for name, rows in left_out.items())
+            notes.append(f"Labels are left out whose rows repeat others or are parts of held-out texts: {shown}.")
+            labels = tuple(name for name in found.labels if name not in left_out)
+            values = without_labels(found.values, list(left_out))
+            found = dataclasses.replace(found, labels=labels, values=values)
+            test = None if test is None else without_labels(test, list(left_out))
 
 
 def _in_words(found: FileContents) -> str:

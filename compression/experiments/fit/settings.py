@@ -6,6 +6,7 @@ from typing import Literal
 import pydantic
 
 from common.config import Settings
+from common.data.readers.records import checked_delimiter
 from common.errors import UserError
 from common.kinds.registry import KINDS
 from common.seeds import DEFAULT_SEED
@@ -30,7 +31,13 @@ class FitFlags(WorkspaceSettings):
     kind: Literal["auto", *(kind.name for kind in KINDS.values() if kind.fits)] = "auto"
     """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), or a
     number; auto: lists where some have several labels or none, numbers where all values are numbers and more than 20
-    differ."""
+    differ, unless they are whole, without gaps and each on several rows."""
+    separator: str | None = pydantic.Field(None, min_length=1)
+    """Separator of several labels in one cell, such as ", "; unset: | in CSV and TSV."""
+    delimiter: str | None = None
+    """Delimiter of a CSV or TSV; unset: the likeliest of , ; tab |, in a TSV a tab."""
+    header: bool = True
+    """The first line of a CSV or TSV has the columns' names; else they are called 1, 2, ..."""
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
     test: Path | None = None
@@ -60,8 +67,15 @@ class FitFlags(WorkspaceSettings):
     force: bool = False
     """Start over, even if the experiment is finished or was stopped."""
 
+    @pydantic.field_validator("delimiter")
+    @classmethod
+    def _one_character(cls, value: str | None) -> str | None:
+        return checked_delimiter(value)
+
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FitFlags":
+        if self.separator and self.kind not in ("auto", "multilabel"):
+            raise ValueError("--separator is for --kind multilabel")
         if len(self.text) > 2 or len(set(self.text)) != len(self.text):
             raise ValueError("--text takes one column, or two different ones for pairs")
         if self.label in self.text:
@@ -73,7 +87,7 @@ class FitSettings(FitFlags):
     """Fitting a student to a file."""
 
     file: Path
-    """CSV, TSV, JSONL or Parquet file with texts and labels."""
+    """CSV, TSV, JSON, JSONL or Parquet file with texts and labels."""
 
     @property
     def experiment(self) -> str:
@@ -83,13 +97,32 @@ class FitSettings(FitFlags):
         return self.name or f"{stem}-{self.max_bytes}-{self.minutes:g}min"
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are needed, if they need not be guessed; else none."""
+        return (*self.text, self.label) if self.text and self.label else ()
+
+    @property
     def seconds(self) -> float:
         """Time limit of the whole fit, in seconds."""
         return 60 * self.minutes
 
     def meaning(self) -> dict[str, object]:
         """Return the settings that change the result, in the form of flags."""
-        asked = ("text", "label", "kind", "symmetric", "test", "max_bytes", "minutes", "encoder", "glove", "seed")
+        asked = (
+            "text",
+            "label",
+            "kind",
+            "separator",
+            "delimiter",
+            "header",
+            "symmetric",
+            "test",
+            "max_bytes",
+            "minutes",
+            "encoder",
+            "glove",
+            "seed",
+        )
         given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
         for name in _PATHS:
             if Path(given.get(name, ".nothing")).exists():

@@ -8,6 +8,8 @@ from compression.experiments.fit import table
 from compression.experiments.fit.contents import read_contents
 from compression.experiments.fit.settings import FitSettings
 
+NUMBERS = "Column 'verdict' has numbers to predict (--kind labels takes each as a label)."
+
 
 def contents(folder, labels_of_test):
     write_csv(folder / "train.csv", [(f"some words here {i}", f"{i / 8}") for i in range(60)])
@@ -19,8 +21,8 @@ def test_a_sample_of_the_test_file_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "MOST_ROWS", 60)
     data = contents(tmp_path, ["1.5"] * 70)
     assert len(data.test) == 60
-    assert data.found.notes == ("test.csv: 70 rows, of which 60 are drawn at random.",)
-    assert contents(tmp_path, ["1.5"] * 60).found.notes == ()
+    assert data.found.notes == (NUMBERS, "test.csv: 70 rows, of which 60 are drawn at random.")
+    assert contents(tmp_path, ["1.5"] * 60).found.notes == (NUMBERS,)
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "1_000", "good"])

@@ -34,7 +34,7 @@ def test_whole_texts_are_held_out_where_many_rows_are_parts(tmp_path):
     assert task.validation.whole_sentences
     assert task.test.whole_sentences
     assert task.validation.rows == task.test.rows == 60  # as of a file of 300 rows
-    splits, _ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
+    splits, *_ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
     keys = {name: near_keys(split)[0] for name, split in splits.items()}
     for name in ("validation", "test"):
         assert len(keys[name]) == 60
@@ -63,7 +63,7 @@ def test_a_tenth_of_whole_texts_leaves_most_rows_in_train(tmp_path):
     whole = sentences(1000)
     texts = whole + [" ".join(text.split()[start : start + 6]) for text in whole for start in range(0, 6)]
     task = write_task(tmp_path, "mine", found(texts), whole=whole_texts(found(texts)))
-    splits, _ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
+    splits, *_ = make_splits({"all": read_source(tmp_path / "rows.parquet", task)}, task, 1)
     assert len(splits["validation"]) == len(splits["test"]) == 100
     assert len(splits["train"]) >= 0.8 * len(texts)
     assert len(whole_rows(near_keys(splits["train"])[0])) == 800

@@ -27,8 +27,8 @@ def main() -> None:
     settings = parse_flags(EvaluateSettings, None, __doc__)
     start(settings)
     if settings.probe is not None:
-        found = probe(settings)
-        print_json(found) if settings.json_ else print(probe_text(found))
+        probed = probe(settings)
+        print_json(probed) if settings.json_ else print(probe_text(probed))
         return
     rows = evaluate(settings)
     if settings.json_:

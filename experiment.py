@@ -83,7 +83,7 @@ def _run(plan: Plan) -> None:
 
     rows, record = run_plan(plan)
     _print_results(rows, record, plan.workspace.experiment(plan.name))
-    for task in dict.fromkeys(job.given["task"] for job in plan.jobs):
+    for task in dict.fromkeys(job.flags["task"] for job in plan.jobs):
         if commands := commands_to_try(plan.workspace, task, rows):
             print("\n".join([f"try the best packed student of {load_task(task).name}:", *commands]))
 
@@ -151,8 +151,8 @@ def _list(settings: QuerySettings) -> None:
 
     Example: python experiment.py list
     """
-    found = experiments(settings.paths)
-    print_json(found) if settings.json_ else print(experiments_text(found))
+    listed = experiments(settings.paths)
+    print_json(listed) if settings.json_ else print(experiments_text(listed))
 
 
 def _show(settings: QuerySettings, name: str) -> None:
@@ -160,8 +160,8 @@ def _show(settings: QuerySettings, name: str) -> None:
 
     Example: python experiment.py show table-7-1
     """
-    found = show(settings.paths, name)
-    print_json(found) if settings.json_ else print(show_text(found))
+    shown = show(settings.paths, name)
+    print_json(shown) if settings.json_ else print(show_text(shown))
 
 
 def _compare(settings: CompareSettings, a: str, b: str) -> None:
@@ -171,8 +171,8 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
     """
     from compression.experiments.compare.compare import compare  # SciPy loads here
 
-    found = compare(settings, a, b)
-    print_json(dataclasses.asdict(found)) if settings.json_ else print(comparison_text(found))
+    compared = compare(settings, a, b)
+    print_json(dataclasses.asdict(compared)) if settings.json_ else print(comparison_text(compared))
 
 
 def _best(settings: BestSettings) -> None:
@@ -180,8 +180,8 @@ def _best(settings: BestSettings) -> None:
 
     Example: python experiment.py best --task rotten-tomatoes --max-bytes 65536
     """
-    found = best(settings)
-    print_json(dataclasses.asdict(found)) if settings.json_ else print(best_text(found))
+    students = best(settings)
+    print_json(dataclasses.asdict(students)) if settings.json_ else print(best_text(students))
 
 
 def _clean(settings: CleanSettings) -> None:

@@ -162,7 +162,6 @@ def fit(**settings: Any) -> Any:
 
 
 def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:
-    """Run one action of compress.py."""
     return compress(**{**_of(student, "load_trained_model"), **settings, "compression_actions": (action,)})[-1]
 
 
@@ -201,9 +200,9 @@ def _built(settings: Any, folder: Path) -> Built:
     history = folder / "history.jsonl"
     lines = history.read_text(encoding="utf-8").splitlines() if history.exists() else []
     records = map(json.loads, lines)
-    found = [record.get("score") for record in records if record.get("kept")]
+    kept = [record.get("score") for record in records if record.get("kept")]
     scores = {}
-    if found and None not in found:
+    if kept and None not in kept:
         metric = load_task(settings.task).all_metrics[0]
-        scores = {f"validation {metric}": max(found)}
+        scores = {f"validation {metric}": max(kept)}
     return Built(folder.name, settings.task, folder, settings.workspace, scores)

@@ -239,7 +239,7 @@ def test_a_flag_of_a_chain_has_an_effect_on_one_of_its_jobs(tmp_path):
     jobs += [{"compress": {}}, {"compress": {"compression_actions": ["distill", "quantize"], "alpha": 0}}]
     file = tmp_path / "e.yaml"
     file.write_text(yaml.safe_dump({"name": "e", "settings": {"task": "sst-2", "rank": 4}, "jobs": jobs}))
-    assert plan_file(file, ["--bits", "4", "--variants", "3"]).jobs[2].given["bits"] == "4"
+    assert plan_file(file, ["--bits", "4", "--variants", "3"]).jobs[2].flags["bits"] == "4"
     for words in (["--rank", "4"], ["--masked-lm", "bert", "--tune-lr", "0.1"]):
         with pytest.raises(UserError, match=f"{words[-2]} has no effect without"):
             plan_file(file, words)

@@ -12,7 +12,7 @@ import pydantic
 from common.config import Settings, build, load_with_base, split_flags, underscored
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace
+from common.store.workspace import Workspace, default_root
 from compression.experiments.jobs import (
     Job,
     check_jobs,
@@ -21,7 +21,6 @@ from compression.experiments.jobs import (
     seed_number,
     settings_for,
     with_task_path,
-    workspace_of,
 )
 from compression.experiments.report.record import definition_files, described
 
@@ -64,14 +63,23 @@ class Plan:
     """File and flags that the plan was built from; they tell experiments of the same name apart."""
     observers: Sequence[str]
     dry_run: bool
-    workspace: Workspace
     jobs: list[Job]
     files: dict[str, str]
     """Name -> text of the YAML files that the plan was built from."""
 
+    def __post_init__(self) -> None:
+        self.workspace.experiment(self.name)  # raises UserError for a name that is not one word
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace that the jobs name, or the default one."""
+        return Workspace(
+            next((job.flags["workspace"] for job in self.jobs if "workspace" in job.flags), default_root())
+        )
+
     def __str__(self) -> str:
         """Return the tasks and the jobs, one per line."""
-        tasks = dict.fromkeys(load_task(job.given["task"]).name for job in self.jobs)
+        tasks = dict.fromkeys(load_task(job.flags["task"]).name for job in self.jobs)
         return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])
 
 
@@ -85,32 +93,47 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
     file = build(ExperimentFile, loaded)
-    given = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
-    kinds = [kind for kind, _ in given]
-    own, flags, typed = _flags_by_job(kinds, argv)
+    in_file = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
+    kinds = [kind for kind, _ in in_file]
+    chain, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, underscored(file.settings))
     check_known(shared, kinds)
-    merged = [{**shared, **values, **override} for (_, values), override in zip(given, flags, strict=True)]
+    merged = [{**shared, **values, **override} for (_, values), override in zip(in_file, flags, strict=True)]
     if file.pairs and _read_pairs(merged):
         return plan_file(path.parent / file.pairs, argv)
     jobs = []
-    for (kind, values), override in zip(given, flags, strict=True):
+    for (kind, values), override in zip(in_file, flags, strict=True):
         settings = {**settings_for(kind, shared), **underscored(values), **override}
         by_file = kind == "compress" and "seed" not in override
         seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if by_file else []
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
-    title = file.title or file.name
-    about = own.get("name", file.name), title, described(path.name, *flags)
-    return _checked(*about, own, jobs, definition_files(path), typed)
+    check_jobs(jobs, typed)
+    return Plan(
+        name=file.name if chain.name is None else chain.name,
+        title=file.title or file.name,
+        definition=described(path.name, *flags),
+        observers=chain.observer,
+        dry_run=chain.dry_run,
+        jobs=jobs,
+        files=definition_files(path),
+    )
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     """Return the plan of jobs named on the command line; each job gets the flags that apply to it."""
-    own, flags, typed = _flags_by_job(kinds, argv)
-    jobs = [Job(kind, given) for kind, given in zip(kinds, flags, strict=True)]
+    chain, flags, typed = _flags_by_job(kinds, argv)
+    jobs = list(map(Job, kinds, flags))
+    check_jobs(jobs, typed)
     words = " ".join(kinds)
-    about = own.get("name", "-".join(kinds)), own.get("name", words), described(words, *flags)
-    return _checked(*about, own, jobs, {}, typed)
+    return Plan(
+        name="-".join(kinds) if chain.name is None else chain.name,
+        title=words if chain.name is None else chain.name,
+        definition=described(words, *flags),
+        observers=chain.observer,
+        dry_run=chain.dry_run,
+        jobs=jobs,
+        files={},
+    )
 
 
 def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
@@ -119,27 +142,12 @@ def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
     return bool(tasks) and all(load_task(task).pair for task in tasks)
 
 
-def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags, list[dict[str, Any]], list[str]]:
     """Return the experiment's own flags, the flags of each job, and the names of those that the user typed."""
-    (own, *flags), typed = split_flags([ChainFlags, *map(job_class, kinds)], argv)
-    for kind, given in zip(kinds, flags, strict=True):
+    (chain, *flags), typed = split_flags([ChainFlags, *map(job_class, kinds)], argv)
+    for kind, settings in zip(kinds, flags, strict=True):
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
-            given.pop("arch", None)  # --arch names the teacher to fine-tune and would exclude every student
+            settings.pop("arch", None)  # --arch names the teacher to fine-tune and would exclude every student
         if "compress" in kinds and kind == "finetune":
-            given.pop("teacher", None)  # --teacher names the students' teacher
-    return own, flags, typed
-
-
-def _checked(
-    name: str,
-    title: str,
-    definition: str,
-    own: dict[str, Any],
-    jobs: list[Job],
-    files: dict[str, str],
-    typed: Sequence[str],
-) -> Plan:
-    workspace = workspace_of(jobs)
-    workspace.experiment(name)
-    check_jobs(jobs, typed)
-    return Plan(name, title, definition, own.get("observer", ()), own.get("dry_run", False), workspace, jobs, files)
+            settings.pop("teacher", None)  # --teacher names the students' teacher
+    return build(ChainFlags, chain), flags, typed

@@ -22,13 +22,19 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
 
     task: the value of --task. rows: rows of the experiment's results.json.
     """
-    about = load_task(task)
-    found = [(row, paths.packed(about.models_task, row["model"])) for row in rows if row["task"] == about.name]
-    found = [(row, file) for row, file in found if row.get("validation") and file.exists()]
-    if not found:
+    loaded = load_task(task)
+    packed = [
+        (row, file)
+        for row in rows
+        if row["task"] == loaded.name and row.get("validation")
+        if (file := paths.packed(loaded.models_task, row["model"])).exists()
+    ]
+    if not packed:
         return []
-    _, best = max(found, key=lambda each: (next(iter(each[0]["validation"].values())), -each[0]["bytes_packed"]))
-    return packed_commands(best, example(paths, about), not about.kind.by_word, scores_of=scores_file(about, task))
+    _, best = max(packed, key=lambda pair: (next(iter(pair[0]["validation"].values())), -pair[0]["bytes_packed"]))
+    # The YAML file of a user's own regression task holds the range of the scores.
+    scores_of = None if loaded.labels or loaded.name in known_tasks() else Path(task)
+    return packed_commands(best, example(paths, loaded), not loaded.kind.by_word, scores_of=scores_of)
 
 
 def packed_commands(
@@ -37,9 +43,11 @@ def packed_commands(
     """Return three commands for a packed file, ready to paste, and one that classifies the user's own table.
 
     texts: an example, one text or both texts of a pair; explains: whether --explain applies; columns: the table's
-    text columns; scores_of: result of `scores_file`.
+    text columns; scores_of: the YAML file of a regression task.
     """
-    file, python, quoted = _from_here(path), _from_here(_python()), " ".join(map(shlex.quote, texts))
+    # `python` if a virtual environment is active, else this interpreter.
+    python = "python" if os.environ.get("VIRTUAL_ENV") else _from_here(Path(sys.executable))
+    file, quoted = _from_here(path), " ".join(map(shlex.quote, texts))
     line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
     model = f"{file} --task {_from_here(scores_of)}" if scores_of else file
     table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
@@ -51,25 +59,12 @@ def packed_commands(
     ]
 
 
-def scores_file(task: Task, given: str) -> Path | None:
-    """Return the YAML file of a user's own regression task, which holds the range of the scores; None for other tasks.
-
-    given: the value of --task.
-    """
-    return None if task.labels or task.name in known_tasks() else Path(given)
-
-
 def example(paths: Workspace, task: Task) -> tuple[str, ...]:
     """Return a short row of a task's validation split, one or two texts; for questions, one with a short context."""
     rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
     if task.kind.always_pairs:
         return min(rows, key=lambda row: len(row[1]))
     return next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
-
-
-def _python() -> Path:
-    """Return the path of this interpreter; `python` if a virtual environment is active."""
-    return Path("python") if os.environ.get("VIRTUAL_ENV") else Path(sys.executable)
 
 
 def _from_here(path: Path) -> str:

@@ -44,40 +44,39 @@ to_plain = functools.partial(to_jsonable_python, fallback=str)
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job: a script's name and the settings given to it, without defaults."""
+    """A job: a script's name and the settings given to it as flags, without defaults."""
 
     kind: str
-    given: dict[str, Any]
+    flags: dict[str, Any]
 
     @property
     def takes_models(self) -> bool:
         """Whether the job runs on every model saved so far: it names neither a model nor a published baseline."""
         return (
             self.kind in ("evaluate", "analyze")
-            and "model_name" not in self.given
-            and "glue" not in str(self.given.get("arch"))
+            and "model_name" not in self.flags
+            and "glue" not in str(self.flags.get("arch"))
         )
 
     def settings(self, **below: str) -> Any:
         """Return the settings: the class's defaults, the model's, `below` and the given ones; later ones win."""
         try:
-            defaults = self.defaults()
-            return build(JOBS[self.kind], defaults, below, self.given, names_are=flag)
+            return build(JOBS[self.kind], self.defaults(), below, self.flags, names_are=flag)
         except UserError as error:
             raise UserError(f"{self.kind}: {error}") from error
 
     def defaults(self) -> dict[str, Any]:
         """Return the defaults that depend on the given settings. Raises UserError for a setting of a wrong type."""
-        return further_defaults(JOBS[self.kind], _DEFAULTS.get(self.kind, lambda given: {}), self.given)
+        return further_defaults(JOBS[self.kind], _DEFAULTS.get(self.kind, lambda flags: {}), self.flags)
 
     def __str__(self) -> str:
         """Return the job's name and its given settings, in one line."""
-        shown = [f"{key}={value}" for key, value in self.given.items() if key not in ("task", "workspace")]
+        shown = [f"{key}={value}" for key, value in self.flags.items() if key not in ("task", "workspace")]
         return " ".join([self.kind, *shown])
 
     def as_record(self) -> dict[str, Any]:
         """Return the job in the form of records and reports."""
-        return {"job": self.kind, **recorded_settings(self.given)}
+        return {"job": self.kind, **recorded_settings(self.flags)}
 
 
 def job_class(kind: str) -> type[StageSettings]:
@@ -113,11 +112,6 @@ def check_jobs(jobs: Iterable[Job], typed: Iterable[str] = ()) -> None:
     typed: settings that the user typed. Raises UserError for a setting that has no effect on any of the jobs.
     """
     check_used(typed, [job.settings(**{"model_name": "?"} if job.takes_models else {}) for job in jobs])
-
-
-def workspace_of(jobs: Iterable[Job]) -> Workspace:
-    """Return the workspace that the jobs name, or the default one."""
-    return Workspace(next((job.given["workspace"] for job in jobs if "workspace" in job.given), default_root()))
 
 
 def seed_number(seed: str | int) -> int:

@@ -38,7 +38,7 @@ def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
     state = ChainState()
     rows: list[Row] = []
     for number, job in enumerate(jobs, 1):
-        show_bars(bool(job.given.get("loadbar", True)))
+        show_bars(bool(job.flags.get("loadbar", True)))
         say(f"[{number}/{len(jobs)}] {job}")
         rows += _run_job(job, state)
     return rows, state
@@ -94,7 +94,7 @@ def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
     write_record(folder, experiment)
     settings = experiment.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
     rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
-    tasks = {job.given["task"]: None for job in plan.jobs}
+    tasks = {job.flags["task"]: None for job in plan.jobs}
     augmented = dict.fromkeys(job.settings().augmented for job in plan.jobs if job.kind == "preprocess")
     labels = recorded_labels(plan.workspace, tasks, tuple(augmented) or ("tinybert",))
     experiment = experiment.model_copy(update={"labels": labels})

@@ -128,11 +128,11 @@ def test_an_experiment_finds_the_task_next_to_its_file(tmp_path, monkeypatch):
     own_task(tmp_path, labelled_rows(20))
     experiment = {"name": "e", "settings": {"task": "mine.yaml"}, "jobs": [{"preprocess": {}}]}
     (tmp_path / "e.yaml").write_text(json.dumps(experiment))
-    assert plan_file(tmp_path / "e.yaml", []).jobs[0].given["task"] == str(tmp_path / "mine.yaml")
+    assert plan_file(tmp_path / "e.yaml", []).jobs[0].flags["task"] == str(tmp_path / "mine.yaml")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/e.yaml").write_text(json.dumps(experiment))
     monkeypatch.chdir(tmp_path)
-    assert plan_file(tmp_path / "sub/e.yaml", []).jobs[0].given["task"] == "mine.yaml"
+    assert plan_file(tmp_path / "sub/e.yaml", []).jobs[0].flags["task"] == "mine.yaml"
 
 
 def test_a_package_that_cannot_be_there_is_named(tmp_path):

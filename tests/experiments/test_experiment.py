@@ -49,7 +49,7 @@ def chained(prepared, tmp_path_factory):
 
 def test_a_seed_on_the_command_line_replaces_those_of_the_file(tmp_path):
     path = write_experiment(tmp_path / "e.yaml", tmp_path / "w", seeds=list(SEEDS))
-    assert [job.given.get("seed") for job in plan_file(path, []).jobs if job.kind == "compress"] == [*SEEDS.values()]
+    assert [job.flags.get("seed") for job in plan_file(path, []).jobs if job.kind == "compress"] == [*SEEDS.values()]
     (job,) = [job for job in plan_file(path, ["--seed", "7"]).jobs if job.kind == "compress"]
     assert job.settings().seed == 7
 
@@ -118,9 +118,9 @@ def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
 def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
     flags = ["--name", "second", "--epochs", "1", "--no-cpu", "--observer", "sqlite:///a.db", "--observer=files"]
     plan = plan_file(write_experiment(tmp_path / "e.yaml", tmp_path), flags)
-    assert plan.observers == ["sqlite:///a.db", "files"]
+    assert plan.observers == ("sqlite:///a.db", "files")
     assert plan.name == "second"
-    by_kind = {job.kind: job.given for job in plan.jobs}
+    by_kind = {job.kind: job.flags for job in plan.jobs}
     assert by_kind["compress"]["epochs"] == "1"
     assert "epochs" not in by_kind["evaluate"]
     assert [given["cpu"] for given in by_kind.values()] == [False] * 3
@@ -129,8 +129,8 @@ def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
 def test_a_chain_on_the_command_line_shares_its_flags():
     plan = plan_chain(["compress", "evaluate"], ["--task", "sst-2", "--alpha", "1", "--name", "x", "--time"])
     assert plan.name == "x"
-    assert plan.jobs[0].given == {"task": "sst-2", "alpha": "1"}
-    assert plan.jobs[1].given == {"task": "sst-2", "time": True}
+    assert plan.jobs[0].flags == {"task": "sst-2", "alpha": "1"}
+    assert plan.jobs[1].flags == {"task": "sst-2", "time": True}
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_every_shipped_chain_can_be_planned(path):
 def test_a_preset_has_the_shape_of_its_size_in_the_sweep_of_sizes(size):
     plan = plan_file(CHAINS / "presets" / f"{size}k.yaml", ["--task", "sst-2"])
     grid = load_grid(CHAINS / "sweeps" / "sizes.yaml", [])
-    (compress,) = [job.given for job in plan.jobs if job.kind == "compress"]
+    (compress,) = [job.flags for job in plan.jobs if job.kind == "compress"]
     cell = next(cell for cell in grid.cells if cell.labels == {"size": f"BiLSTM, {size} KB"} and cell.seed == 3201976)
     assert compress["max_bytes"] == 1000 * int(size)
     # The sweep has twice the rows, so it needs fewer epochs.
     # Its teacher is a file of logits, so byte pairs start from another one.
     other = {"seed", "embedding_init", "augmented", "epochs", "patience", "tune_epochs"}
-    assert {**compress, **{key: cell.given[key] for key in other & cell.given.keys()}} == cell.given
+    assert {**compress, **{key: cell.flags[key] for key in other & cell.flags.keys()}} == cell.flags
 
 
 def test_what_students_learn_from_is_no_setting_of_their_teacher(tmp_path):
@@ -195,9 +195,9 @@ def test_what_students_learn_from_is_no_setting_of_their_teacher(tmp_path):
     first, second, compress = plan_file(
         write_experiment(tmp_path / "e.yaml", "w", settings=settings, jobs=jobs), []
     ).jobs
-    assert first.given == {"task": "sst-2", "lr": 0.1, "teacher": "bigger"}
-    assert second.given == {"task": "sst-2", "lr": 0.1}
-    assert compress.given == settings
+    assert first.flags == {"task": "sst-2", "lr": 0.1, "teacher": "bigger"}
+    assert second.flags == {"task": "sst-2", "lr": 0.1}
+    assert compress.flags == settings
 
 
 def test_a_dry_run_prints_the_jobs_and_writes_nothing(tmp_path, capsys):
@@ -218,7 +218,7 @@ def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
         (compress,) = [job for job in plan.jobs if job.kind == "compress"]
         assert (compress.settings().pair_encoder == "align") is aligned
         assert compress.settings().symmetric is (task == "qqp")
-        assert compress.given["max_bytes"] == 32000
+        assert compress.flags["max_bytes"] == 32000
         assert plan.name == "mine"
         assert {"base.yaml", "32k.yaml"} <= plan.files.keys()
 

@@ -94,7 +94,7 @@ def test_shared_jobs_run_once_per_task_without_the_settings_of_runs(tmp_path):
     assert list(grid.shared) == ["sst-2", "qqp"]
     for task, jobs in grid.shared.items():
         assert [job.kind for job in jobs] == ["preprocess", "finetune", "evaluate"]
-        preprocess, finetune, _ = (job.given for job in jobs)
+        preprocess, finetune, _ = (job.flags for job in jobs)
         assert preprocess == {"variants": 4, "augment": "tinybert", "workspace": "w", "task": task}
         assert finetune == {"arch": "minilm", "max_epochs": 1, "workspace": "w", "task": task}
     assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
@@ -105,7 +105,7 @@ def test_a_teacher_for_every_seed(tmp_path):
     shared.append({"finetune": {"model_name": "big", "each_seed": True}})
     grid = load_grid(write(tmp_path, shared=shared, seeds=[1, "bennington"]))
     (jobs,) = grid.shared.values()
-    named = [(job.given.get("model_name"), job.given.get("seed")) for job in jobs]
+    named = [(job.flags.get("model_name"), job.flags.get("seed")) for job in jobs]
     assert named == [
         ("encoder-s1", 1),
         ("encoder-s3201976", 3201976),
@@ -138,7 +138,7 @@ def test_several_names_of_augmented_rows_are_those_of_runs_alone(tmp_path, names
     grid = load_grid(path)
     assert grid.augmented == (("four",) if isinstance(names, str) else tuple(names))
     ((job,),) = grid.shared.values()
-    assert job.given.get("augmented") == shared_name
+    assert job.flags.get("augmented") == shared_name
     assert job.settings().augmented == (shared_name or "neighbours")
     assert {settings_of(cell).augmented for cell in grid.cells} == {grid.augmented}
 

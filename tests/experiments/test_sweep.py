@@ -26,7 +26,8 @@ from compression.evaluation.evaluate import Evaluate
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
 from compression.experiments.run import ChainState
-from compression.experiments.sweep import board, shared
+from compression.experiments.sweep import board
+from compression.experiments.sweep import sweep as sweep_module
 from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.grid import load_grid
 from compression.experiments.sweep.plan import distinct, plan_runs
@@ -351,17 +352,17 @@ def test_files_of_a_killed_run_are_ignored(done):
 
 def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
     grid = load_grid(write_grid(tmp_path, shared=[{"preprocess": {}}]), (), {})
-    monkeypatch.setattr(shared, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
-    assert shared.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "before"}
+    monkeypatch.setattr(sweep_module, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
+    assert sweep_module.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "before"}
 
     def interrupted(jobs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared, "run_jobs", interrupted)
+    monkeypatch.setattr(sweep_module, "run_jobs", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        shared.run_shared(grid, tmp_path, Launcher())
+        sweep_module.run_shared(grid, tmp_path, Launcher())
     assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "before"
     assert not list(tmp_path.glob(".shared*"))
-    monkeypatch.setattr(shared, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
-    assert shared.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "after"}
+    monkeypatch.setattr(sweep_module, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
+    assert sweep_module.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "after"}
     assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "after"

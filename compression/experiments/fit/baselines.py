@@ -156,25 +156,26 @@ def _rows_within(task: Task, train: Split, seconds: float) -> int:
     for rows in (100, _TIMED_ROWS):  # the first fit also loads parts of scikit-learn
         began = time.perf_counter()
         _Linear(task, train, rows).scores(_STRENGTHS[0], [])
-    each = (time.perf_counter() - began) / _TIMED_ROWS
-    return max(_TIMED_ROWS, int(seconds / (len(_STRENGTHS) * each)))
+    fits = seconds / (len(_STRENGTHS) * (time.perf_counter() - began))
+    return max(_TIMED_ROWS, int(fits * _TIMED_ROWS))
 
 
 def tf_idf(task: Task, train: Split, validation: Split, test: Split, seconds: float) -> Baseline:
     """Return the score of a linear model over tf-idf of unigrams and bigrams. seconds: approximate time limit."""
     began = time.perf_counter()
-    linear, found = _Linear(task, train, _rows_within(task, train, seconds)), {}
+    linear = _Linear(task, train, _rows_within(task, train, seconds))
+    results: dict[float, tuple[float, dict[str, float]]] = {}
     for strength in _STRENGTHS:
         fitted = time.perf_counter()
         chooses, metrics = linear.scores(strength, [validation, test])
-        found.setdefault(chooses[task.all_metrics[0]], (strength, metrics))
+        results.setdefault(chooses[task.all_metrics[0]], (strength, metrics))
         if time.perf_counter() - began + 1.5 * (time.perf_counter() - fitted) > seconds:
             break
-    strength, metrics = found[max(found)]
+    strength, metrics = results[max(results)]
     rows = f", {len(linear.train):,} rows" if len(linear.train) < len(train) else ""
-    about = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
+    details = f"{linear.features.shape[1]:,} features, C = {strength:g}{rows}"
     took = round(time.perf_counter() - began, 1)
-    return Baseline(name=f"tf-idf, {linear.of_kind.name}", metrics=metrics, about=about, seconds=took)
+    return Baseline(name=f"tf-idf, {linear.of_kind.name}", metrics=metrics, details=details, seconds=took)
 
 
 def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: float, seed: int) -> Baseline | None:
@@ -203,12 +204,12 @@ def fasttext(task: Task, train: Split, validation: Split, test: Split, seconds: 
                 if best is None:
                     raise
                 break
-            about = f"{epochs} epochs, {(folder / 'model.bin').stat().st_size:,} bytes"
+            details = f"{epochs} epochs, {(folder / 'model.bin').stat().st_size:,} bytes"
             if best is None or chooses[task.all_metrics[0]] > best[0]:
-                best = chooses[task.all_metrics[0]], metrics, about
+                best = chooses[task.all_metrics[0]], metrics, details
     assert best is not None
-    _, metrics, about = best
-    return Baseline(name="fastText", metrics=metrics, about=about, seconds=round(time.perf_counter() - began, 1))
+    _, metrics, details = best
+    return Baseline(name="fastText", metrics=metrics, details=details, seconds=round(time.perf_counter() - began, 1))
 
 
 def _fasttext_score(program: str, task: Task, folder: Path, split: Split, seconds: float) -> dict[str, float]:
@@ -216,11 +217,11 @@ def _fasttext_score(program: str, task: Task, folder: Path, split: Split, second
     (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(split)), encoding="utf-8")
     asked = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.kind.independent else [])]
     answer = subprocess.run(asked, cwd=folder, capture_output=True, check=True, timeout=max(1.0, seconds), text=True)
-    found = [[int(word.removeprefix("__label__")) for word in line.split()] for line in answer.stdout.splitlines()]
-    if len(found) != len(split):
+    answers = [[int(word.removeprefix("__label__")) for word in line.split()] for line in answer.stdout.splitlines()]
+    if len(answers) != len(split):
         raise ValueError("a text has no answer")
     chosen = np.zeros((len(split), len(task.labels)), np.int64)
-    for row, classes in enumerate(found):
+    for row, classes in enumerate(answers):
         chosen[row, classes] = 1
     return score(task, split.labels, _of_chosen(chosen))
 
@@ -239,5 +240,5 @@ def _joined(split: Split) -> list[str]:
 
 
 def _of_chosen(chosen: np.ndarray) -> np.ndarray:
-    """Return the outputs of a model that chooses these labels, float32 [n, labels]. chosen: 1 or 0."""
+    # Outputs of a model that chooses the labels with 1 and not those with 0.
     return chosen.astype(np.float32) - 0.5

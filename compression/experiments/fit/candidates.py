@@ -55,9 +55,9 @@ class Candidate(Settings):
 
     def flags(self) -> dict[str, Any]:
         """Return the student's flags of compress.py."""
-        own = {"name", "arch", "labels_only", "bytes", "bits"}
+        others = {"name", "arch", "labels_only", "bytes", "bits"}
         # Other tasks reject the flags of pairs, so defaults are left out.
-        return {"student_arch": self.arch, **self.model_dump(exclude=own, exclude_defaults=True)}
+        return {"student_arch": self.arch, **self.model_dump(exclude=others, exclude_defaults=True)}
 
 
 def packed_bytes(candidate: Candidate, pair: bool, labels: Sequence[str], bits: float) -> float:
@@ -80,33 +80,41 @@ def find_candidates(
     number of byte pairs that can be built from the texts; symmetric: whether the texts of a pair have no order. Raises
     UserError, with the smallest sufficient size, if no student fits.
     """
-    about = {"pair_encoder": "align", "symmetric": symmetric} if pair else {}
-    found = [
-        candidate.model_copy(update=about) if candidate.arch in ALIGNING else candidate
-        for candidate in _wanted(max_bytes, words)
+    aligned = {"pair_encoder": "align", "symmetric": symmetric}
+    possible = [
+        candidate.model_copy(update=aligned) if pair and candidate.arch in ALIGNING else candidate
+        for candidate in _possible(max_bytes, words)
     ]
-    fitted = [fit for candidate in found if (fit := _fitted(candidate, max_bytes, pair, labels, most_pieces))]
+    fitted = [fit for candidate in possible if (fit := _fitted(candidate, max_bytes, pair, labels, most_pieces))]
     unique = {tuple(c.model_dump(exclude={"name", "bytes", "bits"}).items()): c for c in reversed(fitted)}
     kept = [candidate for candidate in fitted if candidate in unique.values()]
     if not kept:
-        smallest = next(_wanted(_PRESETS[0][0], words))
+        smallest = next(_possible(_PRESETS[0][0], words))
         smallest = smallest.model_copy(update={"vocab_size": FEWEST_PIECES})
         least = math.ceil(packed_bytes(smallest, pair, labels, WIDE) / _FILLED)
         raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")
     return kept
 
 
-def _wanted(max_bytes: int, words: float) -> Iterator[Candidate]:
+def _possible(max_bytes: int, words: float) -> Iterator[Candidate]:
     dim, encoder, classifier = widths(max_bytes)
-    long = words > 100
 
-    def candidate(arch: str, embedding: str, width: int, cls: int, bits: float, **more: Any) -> Candidate:
+    def candidate(arch: str, embedding: str, width: int, cls: int, bits: float, labels_only: bool = False) -> Candidate:
         size = f"{width}" + ("" if bits == NARROW else "w")
-        about = {"embedding_type": embedding, "embedding_dim": width, "encoder_hidden_dim": encoder}
-        about |= {"cls_hidden_dim": cls, "vocab_size": 0, "dropout": 0.1 if max_bytes < 64_000 else 0.25}
-        tokens = 512 if arch == "ffn" else 160 if long else 256
-        name = f"{arch}-{embedding}{size}" + ("-labels" if more.get("labels_only") else "")
-        return Candidate(name=name, arch=arch, max_tokens=tokens, bytes=0, bits=bits, **about, **more)
+        return Candidate(
+            name=f"{arch}-{embedding}{size}" + ("-labels" if labels_only else ""),
+            arch=arch,
+            embedding_type=embedding,
+            vocab_size=0,
+            embedding_dim=width,
+            encoder_hidden_dim=encoder,
+            cls_hidden_dim=cls,
+            dropout=0.1 if max_bytes < 64_000 else 0.25,
+            max_tokens=512 if arch == "ffn" else 160 if words > 100 else 256,
+            labels_only=labels_only,
+            bytes=0,
+            bits=bits,
+        )
 
     # The most promising first: the last ones are left out if there is no time for all.
     yield candidate("ffn", "bpe", dim, classifier, WIDE)

@@ -1,8 +1,12 @@
-"""The task of a fit: its YAML file and rows, written to the experiment's folder for the ordinary stages."""
+"""The user's data, and the task made from it: its YAML file and rows, written for the ordinary stages.
+
+This module imports no heavy library, so that errors in the user's file are reported at once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,15 +22,21 @@ from common.data.text import near_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
+from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.detect import (
     FEWEST_ROWS,
     FileContents,
     Row,
+    detect,
     is_number,
     labels_of,
+    read_rows,
+    table_notes,
     with_plain_numbers,
     without_labels,
 )
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.table import read_any
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -38,6 +48,27 @@ _MANY_PARTS = 0.2
 """Only whole texts are held out if more than this share of rows are parts of longer ones."""
 _MOST_WORDS = 2_000_000
 """Larger files are not searched for parts."""
+
+
+def read_contents(settings: FitSettings) -> FileContents:
+    """Return the contents of the file. Raises UserError if nothing can be learned from it or no student is so small."""
+    read = functools.partial(
+        read_any, seed=settings.seed, delimiter=settings.delimiter, header=settings.header, columns=settings.columns
+    )
+    contents = detect(read(settings.file), settings)
+    if settings.test is not None:
+        table = read(settings.test)
+        rows = read_rows(table, contents.texts, contents.label, contents.multilabel, settings.separator)
+        contents = with_test(rows, contents, settings.test)
+        notes = [*contents.notes, *table_notes(table, contents.texts)]
+        if left_out := len(rows) - len(contents.test):
+            notes.append(f"{table.path.name}: {left_out:,} rows without a text or a usable label are left out.")
+        contents = dataclasses.replace(contents, notes=tuple(notes))
+    if settings.symmetric and not contents.pair:
+        raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
+    words = float(np.median([len(row[0].split()) for row in contents.values[:1000]]))
+    find_candidates(settings.max_bytes, contents.pair, contents.labels, words, 30_000, settings.symmetric)
+    return contents
 
 
 def held_out_rows(rows: int, most: int) -> int:
@@ -61,13 +92,13 @@ def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
     return [values[index] for index in sorted(chosen)]
 
 
-def whole_texts(found: FileContents) -> int | None:
+def whole_texts(contents: FileContents) -> int | None:
     """Return how many labelled rows are whole texts if many rows are parts of longer ones, else None.
 
     Students that memorise a text's parts score well on the text (SST-2's train has phrases of the same sentences).
     """
-    values = found.values
-    if found.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
+    values = contents.values
+    if contents.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
         return None
     keys = [near_key(row[0]) for row in values]
     long, whole = sum(len(key.split()) >= FEW_WORDS for key in keys), whole_rows(keys)
@@ -82,69 +113,69 @@ def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
 
 
 def write_task(
-    folder: Path,
-    name: str,
-    found: FileContents,
-    test: Sequence[Row] | None = None,
-    whole: int | None = None,
-    symmetric: bool = False,
+    folder: Path, name: str, contents: FileContents, whole: int | None = None, symmetric: bool = False
 ) -> Task:
     """Write a task's rows and YAML file into a folder. Returns the task.
 
-    test: rows of the user's test file; whole: the number of whole texts, if only these are held out. Holding out a
-    tenth of them removes a tenth of all rows from train, including their parts. symmetric: whether the texts of a pair
-    have no order.
+    whole: the number of whole texts, if only these are held out. Holding out a tenth of them removes a tenth of all
+    rows from train, including their parts. symmetric: whether the texts of a pair have no order.
     """
-    columns = {f"sentence{number}": column for number, column in enumerate(found.texts, 1)} | {"label": found.label}
-    labelled = sum(row[-1] is not None for row in found.values) if whole is None else whole
+    columns = {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
+    labelled = sum(row[-1] is not None for row in contents.values) if whole is None else whole
     sentences = {} if whole is None else {"whole_sentences": True}
     files = {"all": "rows.parquet"}
-    _write_rows(folder / "rows.parquet", found, found.values)
+    _write_rows(folder / "rows.parquet", contents, contents.values)
     held_out: dict[str, object] = {"validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences}}
-    if test is None:
+    if contents.test is None:
         held_out["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
     else:
         files["test"] = "test.parquet"
-        _write_rows(folder / "test.parquet", found, test)
-    if found.range is not None:
-        kind: dict[str, object] = {"kind": "numbers", "range": list(found.range)}
-    elif found.multilabel:
-        kind = {"kind": "multilabel", "labels": list(found.labels)}
+        _write_rows(folder / "test.parquet", contents, contents.test)
+    if contents.range is not None:
+        kind: dict[str, object] = {"kind": "numbers", "range": list(contents.range)}
+    elif contents.multilabel:
+        kind = {"kind": "multilabel", "labels": list(contents.labels)}
     else:
-        kind = {"labels": list(found.labels), "metrics": ["accuracy", "f1_macro"]}
-    about = {"name": name, **kind, "columns": columns, "source": {"files": files}, **held_out}
-    about |= {"symmetric": True} if symmetric else {}
-    write_text(folder / TASK_FILE, yaml.safe_dump(about, allow_unicode=True, sort_keys=False))
+        kind = {"labels": list(contents.labels), "metrics": ["accuracy", "f1_macro"]}
+    task = {
+        "name": name,
+        **kind,
+        "columns": {**columns, "label": contents.label},
+        "source": {"files": files},
+        **held_out,
+        **({"symmetric": True} if symmetric else {}),
+    }
+    write_text(folder / TASK_FILE, yaml.safe_dump(task, allow_unicode=True, sort_keys=False))
     return load_task(str(folder / TASK_FILE))
 
 
-def with_test(rows: Sequence[Row], found: FileContents, path: Path) -> tuple[FileContents, list[Row]]:
-    """Return `found` with its range widened to the numbers of a test file, and the test file's usable rows.
+def with_test(rows: Sequence[Row], contents: FileContents, path: Path) -> FileContents:
+    """Return `contents` with a test file's usable rows, and its range widened to their numbers.
 
     Raises UserError for a label that the training file does not have, and for a label that is not a number where the
     training file has numbers.
     """
-    if found.range is not None:
-        rows = with_plain_numbers(rows, found.decimal_mark)
-    usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], found.left_out)
+    if contents.range is not None:
+        rows = with_plain_numbers(rows, contents.decimal_mark)
+    usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], contents.left_out)
     if not usable:
         raise UserError(f"{path}: no row has texts and a label")
     for row in usable:
-        for label in labels_of(row) if found.labels else ():
-            if label not in found.labels:
-                raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(found.labels)[:300]}")
-    if found.range is None:
-        return found, usable
+        for label in labels_of(row) if contents.labels else ():
+            if label not in contents.labels:
+                raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(contents.labels)[:300]}")
+    if contents.range is None:
+        return dataclasses.replace(contents, test=usable)
     if strange := next((row[-1] for row in usable if not is_number(row[-1])), None):
-        raise UserError(f"{path}: column {found.label!r}: {strange[:80]!r} is not a number")
+        raise UserError(f"{path}: column {contents.label!r}: {strange[:80]!r} is not a number")
     numbers = [float(row[-1]) for row in usable]
-    low, high = found.range
-    return dataclasses.replace(found, range=(min(low, *numbers), max(high, *numbers))), usable
+    low, high = contents.range
+    return dataclasses.replace(contents, range=(min(low, *numbers), max(high, *numbers)), test=usable)
 
 
-def _write_rows(path: Path, found: FileContents, rows: Sequence[Row]) -> None:
-    kinds = {name: pa.string() for name in found.texts}
-    kinds[found.label] = pa.list_(pa.string()) if found.multilabel else pa.string()
+def _write_rows(path: Path, contents: FileContents, rows: Sequence[Row]) -> None:
+    kinds = {name: pa.string() for name in contents.texts}
+    kinds[contents.label] = pa.list_(pa.string()) if contents.multilabel else pa.string()
     columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
     arrays = {name: pa.array(column, kind) for (name, kind), column in columns}
     with whole_file(path) as partial:

@@ -47,7 +47,7 @@ class FileContents:
     texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; range: lowest
     and highest number; values: every usable row; multilabel: whether a row has any number of labels; decimal_mark: of
     the file's numbers, which have points in `values`; left_out: labels on too few rows; notes: sentences on what was
-    guessed or left out.
+    guessed or left out; test: usable rows of --test, None without it.
     """
 
     texts: tuple[str, ...]
@@ -59,6 +59,7 @@ class FileContents:
     decimal_mark: str = "."
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    test: Sequence[Row] | None = None
 
     @property
     def pair(self) -> bool:
@@ -95,7 +96,7 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
             notes.append(f"Numbers such as {with_comma[0]} are read as {shown} (--kind labels takes each as a label).")
         usable = with_plain_numbers(usable, mark)
         numbers = [float(row[-1]) for row in usable if row[-1] is not None]
-        found = FileContents(texts, label, (), (min(numbers), max(numbers)), usable, decimal_mark=mark)
+        contents = FileContents(texts, label, (), (min(numbers), max(numbers)), usable, decimal_mark=mark)
     else:
         if not multilabel:
             is_numbers(counts, settings.kind, where)
@@ -108,12 +109,12 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
             rows_out = sum(counts[name] for name in left_out)
             notes.append(f"Labels on fewer than {FEWEST_OF_LABEL} rows are left out: {shown} ({rows_out} rows).")
             usable = without_labels(usable, left_out)
-        found = FileContents(texts, label, kept, None, usable, multilabel, left_out=tuple(left_out))
+        contents = FileContents(texts, label, kept, None, usable, multilabel, left_out=tuple(left_out))
     if none := sum(row[-1] == () for row in usable):
         notes.append(f"{none:,} rows have none of the labels.")
     if unknown := sum(row[-1] is None for row in usable):
         notes.append(f"{unknown:,} rows have no label: they are only distilled on.")
-    return dataclasses.replace(found, notes=tuple(notes))
+    return dataclasses.replace(contents, notes=tuple(notes))
 
 
 def _named(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -216,8 +217,8 @@ def read_rows(
     rows = []
     for number, cells in enumerate(table.rows, 1):
         try:
-            given = _list_of(cells[last], separator) if multilabel else _one_of(cells[last])
-            rows.append((*(as_sentence(cells[index]) for index in indices), given))
+            answer = _list_of(cells[last], separator) if multilabel else _one_of(cells[last])
+            rows.append((*(as_sentence(cells[index]) for index in indices), answer))
         except UserError as error:
             raise UserError(f"{table.path} row {number}: {error}") from None
     return rows
@@ -246,7 +247,7 @@ def labels_of(row: Row) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else () if label is None else (label,)
 
 
-def without_labels(rows: Sequence[Row], left_out: Sequence[str]) -> list[Row]:
+def without_labels(rows: Sequence[Row], left_out: Iterable[str]) -> list[Row]:
     """Return rows without the labels in `left_out`; rows that have no other label are dropped."""
     kept, out = [], set(left_out)
     for row in rows:
@@ -267,8 +268,7 @@ def _guess_text(table: Table, label: str | None) -> str:
     for choice in (long, named):
         if len(choice) == 1:
             return choice[0]
-    exact = [name for name in long if name.lower() == "text"]
-    if exact:
+    if exact := [name for name in long if name.lower() == "text"]:
         return exact[0]
     raise UserError(
         f"{table.path}: give the column of the texts with --text, or both columns of pairs ({_described(table)})"
@@ -280,7 +280,8 @@ def _guess_label(table: Table, texts: Sequence[str]) -> str:
     others = [name for name in _usable_names(table) if name not in texts]
     named = [name for name in others if name.lower() in _LABEL_NAMES]
     lists = [name for name in others if any(isinstance(cell, list) for cell in table.column(name))]
-    few = [name for name in others if 2 <= len(set(map(_safe, table.column(name)))) <= max(2, len(table.rows) // 10)]
+    different = {name: len({str(cell)[:100] for cell in table.column(name)}) for name in others}
+    few = [name for name, count in different.items() if 2 <= count <= max(2, len(table.rows) // 10)]
     for choice in (named, lists, few, others):
         if len(choice) == 1:
             return choice[0]
@@ -289,10 +290,6 @@ def _guess_label(table: Table, texts: Sequence[str]) -> str:
 
 def _usable_names(table: Table) -> list[str]:
     return [name for name in table.header if name and table.header.count(name) == 1]
-
-
-def _safe(cell: Any) -> str:
-    return str(cell)[:100]
 
 
 def _described(table: Table) -> str:

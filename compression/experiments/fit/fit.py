@@ -14,13 +14,11 @@ from common.progress import say, show_bars
 from common.stopping import at_once
 from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
-from compression.experiments.fit import clock, state
-from compression.experiments.fit.clock import Clock
-from compression.experiments.fit.contents import read_contents
-from compression.experiments.fit.data import TASK_FILE
+from compression.experiments.fit import state
+from compression.experiments.fit.data import TASK_FILE, read_contents
 from compression.experiments.fit.result import FitResult, write_output
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.state import State
+from compression.experiments.fit.state import Clock, State
 from compression.experiments.fit.table import file_identity
 from compression.experiments.jobs import Job
 from compression.experiments.report.record import check_name_is_free
@@ -61,29 +59,29 @@ def fit(settings: FitSettings) -> FitResult:
 def plan_fit(settings: FitSettings) -> dict[str, object]:
     """Return the contents of the file and the plan of a fit, without running it (`--dry-run`)."""
     show_bars(settings.loadbar)
-    data = read_contents(settings)
+    contents = read_contents(settings)
     started = time.perf_counter()
     from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
-    return describe_plan(settings, data, time.perf_counter() - started)
+    return describe_plan(settings, contents, time.perf_counter() - started)
 
 
 def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
     time_used = Clock(folder, settings.seconds)
     with time_used.running():
         with at_once():
-            data = None if state.OPENING in kept.values else read_contents(settings)
+            contents = None if state.OPENING in kept.values else read_contents(settings)
         started = time.perf_counter()
         from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
 
-        return run_fit(settings, data, folder, kept, time_used, time.perf_counter() - started)
+        return run_fit(settings, contents, folder, kept, time_used, time.perf_counter() - started)
 
 
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
     for name in state.models_in(folder):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
-    for file in (state.FILE, clock.FILE):
+    for file in (state.FILE, state.CLOCK_FILE):
         (folder / file).unlink(missing_ok=True)
 
 
@@ -93,10 +91,15 @@ def _repack(result: FitResult, settings: FitSettings, folder: Path) -> bool:
 
     packed = settings.paths.root / result.packed
     packed.resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
-    given = {"task": str(folder / TASK_FILE), "workspace": settings.workspace, "cpu": settings.cpu}
-    given |= {"load_trained_model": result.model, "compression_actions": ("pack",)}
+    flags = {
+        "task": str(folder / TASK_FILE),
+        "workspace": settings.workspace,
+        "cpu": settings.cpu,
+        "load_trained_model": result.model,
+        "compression_actions": ("pack",),
+    }
     try:
-        compress(Job("compress", given).settings())
+        compress(Job("compress", flags).settings())
     except UserError as error:
         say(str(error))
         return False

@@ -96,9 +96,9 @@ class FitResult(Settings):
             f"(on validation {100 * self.validation:.2f}).",
         ]
         lines += [
-            f"{one.name}: {self.metric} on test {100 * one.metrics[self.metric]:.2f} ({one.about})."
+            f"{one.name}: {self.metric} on test {100 * one.metrics[self.metric]:.2f} ({one.details})."
             if one.metrics
-            else f"{one.name}: absent ({one.about})."
+            else f"{one.name}: absent ({one.details})."
             for one in self.baselines
         ]
         return [*lines, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]

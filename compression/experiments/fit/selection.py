@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from typing import Any
@@ -17,14 +18,12 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.training.metrics import main_score
 from compression.experiments.fit.candidates import Candidate, find_candidates
-from compression.experiments.fit.clock import Clock
-from compression.experiments.fit.costs import measured_cost
 from compression.experiments.fit.halving import FINALISTS, Cost, Rung, Score, best_first, plan_rung, rung_sizes
 from compression.experiments.fit.plan import Speeds, reserve_of
 from compression.experiments.fit.result import TriedStudent
-from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.speeds import measured_cost
 from compression.experiments.fit.stages import AUGMENTED, Stages
-from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED, State
+from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED
 from compression.runtime.words import stands_alone
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -42,6 +41,8 @@ _INIT = 0.1
 """Share of the remaining time for computing the teacher's vectors of byte pairs."""
 _FEWEST_ROWS = 500
 """Minimum number of rows that a student learns from, or all rows if there are fewer."""
+_TUNING_FLAGS = ("student_arch", "alpha", "only_original_data", "augmented", "teacher", "loss", "batch_size")
+"""A candidate's flags while it is tuned, on all rows."""
 _VOCABULARY_TEXTS = 20_000
 """Number of texts from which the number of possible byte pairs is determined."""
 
@@ -67,39 +68,14 @@ class Trained(Settings):
     note: str = ""
 
 
-class Tuning(Settings):
-    """Number of epochs for which a finalist is trained after quantization."""
-
-    epochs: int
-
-
-class Winner(Settings):
-    """The packed student."""
-
-    name: str
-    score: float
-    loss: float
-    seconds: float
-
-
 class Selection:
     """The candidates of a fit, their training and their scores."""
 
-    def __init__(
-        self,
-        settings: FitSettings,
-        state: State,
-        clock: Clock,
-        speeds: Speeds,
-        stages: Stages,
-        train: Split,
-        taught: bool,
-        variants: int,
-    ) -> None:
+    def __init__(self, stages: Stages, speeds: Speeds, train: Split, taught: bool, variants: int) -> None:
         """taught: whether there are teacher logits; variants: number of variants of each train row."""
-        self.settings, self.state, self.clock, self.speeds, self.stages = settings, state, clock, speeds, stages
-        self.train, self.taught, self.variants = train, taught, variants
-        validation = load_split(settings.paths, stages.task, "validation")
+        self.settings, self.state, self.clock = stages.settings, stages.state, stages.clock
+        self.stages, self.speeds, self.train, self.taught, self.variants = stages, speeds, train, taught, variants
+        validation = load_split(self.settings.paths, stages.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
         self.tried: tuple[TriedStudent, ...] = ()
         self.trained: dict[tuple[str, int, float], Trained] = {}
@@ -108,12 +84,12 @@ class Selection:
         """Factor by which training takes longer than estimated."""
         self.error: UserError | None = None
 
-    def run(self) -> Winner:
+    def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         with at_once():  # measures, and has nothing to save
             pool = self.state.decide("pool", Pool, self._pool)
         candidates = {candidate.name: candidate for candidate in pool.candidates}
-        best: dict[str, tuple[Score, Trained]] = {}
+        best: dict[str, Trained] = {}
         alive, sizes, done = list(candidates), rung_sizes(len(candidates)), 0
         for number, size in enumerate(sizes):
             alive = alive[:size]
@@ -123,42 +99,53 @@ class Selection:
                 trained = self._train(pool, candidates[name], rung, number, must=not best)
                 if trained.model is not None:
                     scores[name] = trained.score
-                    if name not in best or best_first({"old": best[name][0], "new": trained.score})[0] == "new":
-                        best[name] = (trained.score, trained)
+                    if name not in best or best_first({"old": best[name].score, "new": trained.score})[0] == "new":
+                        best[name] = trained
             alive = best_first(scores) or alive
             done = rung.epochs if scores and rung.share == 1 else 0
         if not best:
             raise self.error or UserError(f"{self.settings.file}: no student could be trained")
-        order = best_first({name: score for name, (score, _) in best.items()})
-        return self._quantized([(candidates[name], *best[name]) for name in order], pool)
+        order = best_first({name: trained.score for name, trained in best.items()})
+        return self._quantized([(candidates[name], best[name]) for name in order], pool)
 
     def _pool(self) -> Pool:
         task, train, speeds = self.stages.task, self.train, self.speeds
         texts = [text for column in train.sentences() for text in column]
         words = float(np.median([len(text.split()) for text in texts[:2000]]))
         pieces = most_pieces(texts[:_VOCABULARY_TEXTS], 30_000)
-        about = task.pair, task.labels, words, pieces, task.symmetric
-        found = find_candidates(self.settings.max_bytes, *about)
-        found = [one for one in found if self.taught or not one.labels_only]
+        candidates = [
+            candidate
+            for candidate in find_candidates(
+                self.settings.max_bytes, task.pair, task.labels, words, pieces, task.symmetric
+            )
+            if self.taught or not candidate.labels_only
+        ]
         if np.mean([any(map(stands_alone, text)) for text in texts[:2000]]) > 0.5:
             # Without spaces, byte pairs of few texts are whole phrases; a hashed word is one letter.
-            found.sort(key=lambda one: one.embedding_type != "hash")
+            candidates.sort(key=lambda one: one.embedding_type != "hash")
         rows = len(train) * (1 + self.variants)
         batch_size = 32 if rows < 2000 else 64 if rows < 10_000 else 128 if rows < 40_000 else 256
-        vocabularies = {(one.vocab_size, one.embedding_dim) for one in found if one.embedding_type == "bpe"}
-        own_init = self._own_init(sum(len(text.split()) for text in texts))
+        vocabularies = {(one.vocab_size, one.embedding_dim) for one in candidates if one.embedding_type == "bpe"}
+        slow = self.speeds.start / 5
+        seconds = 10 * sum(len(text.split()) for text in texts) / 150_000 * slow
+        own_init = "vectors" if seconds <= 0.015 * self.clock.left else "random"
         init = "teacher" if self.taught and self._has_time_for_vectors(vocabularies) else own_init
         costs: dict[str, Cost] = {}
         began, most = time.perf_counter(), _MEASURING * self.clock.left
-        for one in found:  # the most promising first
+        for candidate in candidates:  # the most promising first
             if costs and time.perf_counter() - began > most:
                 break
-            about = batch_size, task.outputs, speeds.start, self.settings.cpu
-            costs[one.name] = measured_cost(one, train, rows, *about)
+            costs[candidate.name] = measured_cost(
+                candidate, train, rows, batch_size, task.outputs, speeds.start, self.settings.cpu
+            )
         most_epochs = min(100, max(5, round(_STEPS / math.ceil(rows / batch_size))))
-        kept = tuple(one for one in found if one.name in costs)
         return Pool(
-            candidates=kept, costs=costs, init=init, own_init=own_init, batch_size=batch_size, most_epochs=most_epochs
+            candidates=tuple(candidates[: len(costs)]),
+            costs=costs,
+            init=init,
+            own_init=own_init,
+            batch_size=batch_size,
+            most_epochs=most_epochs,
         )
 
     def _has_time_for_vectors(self, vocabularies: set[tuple[int, int]]) -> bool:
@@ -166,11 +153,6 @@ class Selection:
         # A byte pair is about two word pieces, plus two special tokens; the teacher is loaded for each vocabulary.
         seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
         return seconds <= _INIT * self.clock.left
-
-    def _own_init(self, words: int) -> str:
-        """Return how byte pair embeddings are initialised without a teacher. words: number of words of train."""
-        slow = self.speeds.start / 5
-        return "vectors" if 10 * words / 150_000 * slow <= 0.015 * self.clock.left else "random"
 
     def _plan(self, pool: Pool, alive: list[str], rungs_left: int, trained: int) -> Rung:
         left = self._for_students()
@@ -184,7 +166,6 @@ class Selection:
         return rung
 
     def _for_students(self) -> float:
-        """Return the seconds left for the rungs."""
         return self.clock.left * 0.96 - reserve_of(self.speeds, self.clock.left)
 
     def _train(self, pool: Pool, candidate: Candidate, rung: Rung, number: int, must: bool) -> Trained:
@@ -225,96 +206,100 @@ class Selection:
         try:
             # All candidates train for the same number of steps; an epoch without variants has fewer.
             epochs = rung.epochs * (1 + self.variants if candidate.labels_only else 1)
-            given = self._given(pool, candidate) | {"epochs": epochs, "patience": epochs}
-            share = {"downsample_data": rung.share} if rung.share < 1 else {}
-            actions = {"compression_actions": ("distill",), "model_name": name}
-            folder = self.stages.compress("students", limit, **given, **share, **actions)
-            score, loss = self._validate(folder.name)
+            self.stages.run(
+                "students",
+                "compress",
+                limit,
+                **self._flags(pool, candidate),
+                epochs=epochs,
+                patience=epochs,
+                **({"downsample_data": rung.share} if rung.share < 1 else {}),
+                compression_actions=("distill",),
+                model_name=name,
+            )
+            score = self._validate(name, candidate, began)
         except OutOfTime:
             return Trained(model=None, score=nothing, note="stopped: out of time")
         except UserError as error:
             say(f"{name}: {error}")
             self.error = error
             return Trained(model=None, score=nothing, note=str(error)[:80])
-        seconds = round(time.perf_counter() - began, 2)
-        say(f"[{self.clock.used:.0f} s] {name}: {score:.4f} on validation, {seconds:.0f} s (estimated {estimate:.0f})")
-        return Trained(model=name, score=Score(score=score, loss=loss, bytes=candidate.bytes, seconds=seconds))
+        took = f"{score.seconds:.0f} s (estimated {estimate:.0f})"
+        say(f"[{self.clock.used:.0f} s] {name}: {score.score:.4f} on validation, {took}")
+        return Trained(model=name, score=score)
 
-    def _given(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
+    def _flags(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
         """Return a candidate's flags of compress.py."""
-        given = {**candidate.flags(), "batch_size": pool.batch_size, "bpe_source": "train"}
+        flags = {**candidate.flags(), "batch_size": pool.batch_size, "bpe_source": "train"}
         init = pool.init
         if not self.taught or candidate.labels_only:
             init = pool.own_init
-            given |= {"alpha": 1.0, "only_original_data": True}
+            flags |= {"alpha": 1.0, "only_original_data": True}
         else:
-            given |= {"alpha": _ALPHA, "teacher": TEACHER, "loss": "mse"}
-            given |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
-        return given | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
+            flags |= {"alpha": _ALPHA, "teacher": TEACHER, "loss": "mse"}
+            flags |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
+        return flags | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
 
-    def _validate(self, name: str) -> tuple[float, float]:
-        """Return a student's score and loss on validation."""
+    def _validate(self, name: str, candidate: Candidate, began: float) -> Score:
+        """Return a student's result on validation. began: when its training began."""
         task = self.stages.task
         student, tokenizer, _ = load_student(self.settings.paths.model(task.name, name), _CPU)
         logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
         targets = torch.from_numpy(task.kind.targets(task, self.held_out.labels))
         loss = task.kind.label_loss(torch.from_numpy(logits), targets).item()
-        return main_score(task, self.held_out.labels, logits), loss
+        score, seconds = main_score(task, self.held_out.labels, logits), round(time.perf_counter() - began, 2)
+        return Score(score=score, loss=loss, bytes=candidate.bytes, seconds=seconds)
 
-    def _quantized(self, order: list[tuple[Candidate, Score, Trained]], pool: Pool) -> Winner:
+    def _quantized(self, order: list[tuple[Candidate, Trained]], pool: Pool) -> Trained:
         """Return the best finalist, quantized and packed; a student that does not fit is replaced by the next one."""
-        done: dict[str, Winner] = {}
-        for candidate, _, trained in order:
+        done: dict[str, Trained] = {}
+        for candidate, trained in order:
             if len(done) == FINALISTS:
                 break
-            last = max((winner.seconds for winner in done.values()), default=0.0)
+            last = max((winner.score.seconds for winner in done.values()), default=0.0)
             if done and self.clock.left < 1.5 * last + self._end():
                 break
             name = f"{candidate.name}-{self.settings.max_bytes}"
-
-            def work(trained: Trained = trained, candidate: Candidate = candidate, name: str = name) -> Winner:
-                return self._shrunk(trained, candidate, name, pool)
-
+            work = functools.partial(self._shrunk, trained, candidate, name, pool)
             try:
                 with threads(pool.costs[candidate.name].threads):
-                    winner = self.state.decide(f"{PACKED} {name}", Winner, work)
+                    done[name] = self.state.decide(f"{PACKED} {name}", Trained, work)
             except UserError as error:
                 say(f"{candidate.name}: {error}")
                 self.error = error
-                continue
-            done[winner.name] = winner
         if not done:
             raise self.error or UserError(f"--max-bytes {self.settings.max_bytes}: no student fits")
-        return min(done.values(), key=lambda winner: (-round(winner.score, 6), winner.loss))
+        return done[best_first({name: winner.score for name, winner in done.items()})[0]]
 
     def _end(self) -> float:
-        """Return the seconds needed for scoring, baselines and the report."""
+        # Scoring, baselines and the report.
         return 8 + self.speeds.start / 2
 
-    def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Winner:
+    def _shrunk(self, trained: Trained, candidate: Candidate, name: str, pool: Pool) -> Trained:
         began = time.perf_counter()
         available = (self.clock.left - self._end()) / 2
         epoch = pool.costs[candidate.name].epoch * self.slower * 1.3
         most = max(0, min(_TUNE_EPOCHS, int(0.5 * available / max(epoch, 0.01))))
         # Saved before training: with another number, a resumed fit would not find the student that is already packed.
         decision = f"{TUNED} {name}"
-        tune = self.state.decide(decision, Tuning, lambda: Tuning(epochs=most)).epochs
-        given = {"load_trained_model": trained.model, "compression_actions": ("quantize", "pack"), "model_name": name}
-        given |= {"max_bytes": self.settings.max_bytes, **self._given_rows(pool, candidate)}
+        tune = self.state.decide(decision, int, lambda: most)
+        flags = {name: value for name, value in self._flags(pool, candidate).items() if name in _TUNING_FLAGS}
         for epochs in dict.fromkeys([tune, 0]):
-            tuning, limit = ({"tune_epochs": epochs}, available) if epochs else ({}, None)
             try:
-                self.stages.compress("quantize and pack", limit, **given, **tuning)
+                self.stages.run(
+                    "quantize and pack",
+                    "compress",
+                    available if epochs else None,
+                    load_trained_model=trained.model,
+                    compression_actions=("quantize", "pack"),
+                    model_name=name,
+                    max_bytes=self.settings.max_bytes,
+                    **flags,
+                    **({"tune_epochs": epochs} if epochs else {}),
+                )
                 break
             except OutOfTime:
-                self.state.save(decision, Tuning(epochs=0))
-        score, loss = self._validate(name)
-        seconds = round(time.perf_counter() - began, 2)
-        say(f"[{self.clock.used:.0f} s] {name}: {score:.4f} on validation, packed")
-        return Winner(name=name, score=score, loss=loss, seconds=seconds)
-
-    def _given_rows(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
-        """Return the flags of the training data while a candidate is tuned: all rows."""
-        names = ("alpha", "only_original_data", "augmented", "teacher", "loss", "batch_size")
-        given = self._given(pool, candidate)
-        return {key: given[key] for key in names if key in given} | {"student_arch": candidate.arch}
+                self.state.save(decision, 0)
+        score = self._validate(name, candidate, began)
+        say(f"[{self.clock.used:.0f} s] {name}: {score.score:.4f} on validation, packed")
+        return Trained(model=name, score=score)

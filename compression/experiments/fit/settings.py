@@ -17,6 +17,8 @@ _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
 _PATHS = ("encoder", "glove")
 """Settings that may be paths of files that the experiment does not compare."""
+_NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force"}
+"""Settings that do not change the result, and the file, whose content is compared."""
 
 
 class FitFlags(WorkspaceSettings):
@@ -108,28 +110,13 @@ class FitSettings(FitFlags):
 
     def meaning(self) -> dict[str, object]:
         """Return the settings that change the result, in the form of flags."""
-        asked = (
-            "text",
-            "label",
-            "kind",
-            "separator",
-            "delimiter",
-            "header",
-            "symmetric",
-            "test",
-            "max_bytes",
-            "minutes",
-            "encoder",
-            "glove",
-            "seed",
-        )
-        given = self.model_dump(mode="json", include=set(asked), exclude_defaults=True)
+        meaning = self.model_dump(mode="json", exclude=_NOT_COMPARED, exclude_defaults=True)
         for name in _PATHS:
-            if Path(given.get(name, ".nothing")).exists():
-                given[name] = self.paths.relative(given[name])
+            if Path(meaning.get(name, ".nothing")).exists():
+                meaning[name] = self.paths.relative(meaning[name])
         if self.test:
-            given["test"] = self.test.name  # its content is compared
-        return {**given, "max_bytes": self.max_bytes, "minutes": self.minutes}
+            meaning["test"] = self.test.name  # its content is compared
+        return {**meaning, "max_bytes": self.max_bytes, "minutes": self.minutes}
 
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""
@@ -151,6 +138,6 @@ class Baseline(Settings):
     name: str
     metrics: dict[str, float]
     """Empty if the baseline failed."""
-    about: str
+    details: str
     """Size and other facts on the model, or the reason for the failure."""
     seconds: float

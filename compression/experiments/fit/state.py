@@ -1,30 +1,39 @@
-"""Decisions of a fit, saved in a file so that a resumed fit decides the same and finds the models already built."""
+"""What a fit saves for a resumed run: its decisions, and the time used by all attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.config import Settings, build
+import pydantic
+from pydantic_core import to_jsonable_python
+
 from common.errors import UserError
 from common.store.files import read_json, write_json
 
-FILE = "fit.json"
+FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
 TEACHER = "teacher"
 """Name of the teacher in the workspace."""
 TRAINED, TUNED, PACKED = "trained", "tuned", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""
-S = TypeVar("S", bound=Settings)
+_SECONDS = 3.0
+T = TypeVar("T")
 
 
 class State:
-    """Decisions taken so far. identity: fingerprint of the user's file."""
+    """Decisions taken so far; a resumed fit decides the same and finds the models already built."""
 
     def __init__(self, folder: Path, identity: str) -> None:
-        """Read the decisions in the experiment's folder. Raises UserError if they belong to a different user file."""
+        """Read the decisions in the experiment's folder. identity: fingerprint of the user's file.
+
+        Raises UserError if the decisions belong to a different user file.
+        """
         self.file = folder / FILE
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
@@ -33,21 +42,24 @@ class State:
                 "start over with --force, or give another --name"
             )
 
-    def get(self, name: str, cls: type[S]) -> S | None:
-        """Return a decision, or None if it has not been taken yet."""
-        return build(cls, self.values[name]) if name in self.values else None
+    def get(self, name: str, cls: type[T]) -> T | None:
+        """Return a decision, or None if it has not been taken yet. Raises UserError if it is damaged."""
+        if name not in self.values:
+            return None
+        try:
+            return pydantic.TypeAdapter(cls).validate_python(self.values[name])
+        except pydantic.ValidationError as error:
+            raise UserError(f"{self.file}: {name!r} is damaged; start over with --force") from error
 
-    def decide(self, name: str, cls: type[S], choose: Callable[[], S]) -> S:
+    def decide(self, name: str, cls: type[T], choose: Callable[[], T]) -> T:
         """Return the saved decision, or take it with `choose` and save it."""
-        before = self.get(name, cls)
-        if before is not None:
-            return before
-        self.save(name, choose())
-        return build(cls, self.values[name])
+        if name not in self.values:
+            self.save(name, choose())
+        return self.get(name, cls)
 
-    def save(self, name: str, value: Settings) -> None:
+    def save(self, name: str, value: Any) -> None:
         """Save a value, in place of the one saved before."""
-        self.values[name] = value.model_dump(mode="json")
+        self.values[name] = to_jsonable_python(value)
         write_json(self.file, self.values)
 
 
@@ -58,3 +70,44 @@ def models_in(folder: Path) -> list[str]:
     except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
         words = []
     return [TEACHER, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, TUNED, PACKED))]
+
+
+class Clock:
+    """Seconds used and left. A file is updated every few seconds, so that little is lost if the process is killed."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        """folder: the experiment's folder; seconds: time limit of the whole fit."""
+        self.file, self.seconds = folder / CLOCK_FILE, seconds
+        self._started = time.monotonic()
+        try:
+            self.before = float(read_json(self.file))
+        except (UserError, OSError, TypeError, ValueError):  # missing or damaged
+            self.before = 0.0
+
+    @property
+    def used(self) -> float:
+        """Seconds used so far, including stopped attempts."""
+        return self.before + time.monotonic() - self._started
+
+    @property
+    def left(self) -> float:
+        """Seconds left; negative when the time is over."""
+        return self.seconds - self.used
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Write the time used every few seconds while the block runs."""
+        over = threading.Event()
+
+        def write() -> None:
+            while not over.wait(_SECONDS):
+                write_json(self.file, round(self.used, 1))
+
+        thread = threading.Thread(target=write, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            write_json(self.file, round(self.used, 1))

@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from compression.experiments.sweep.estimate import Estimator
+from compression.experiments.sweep.plan import Estimator
 from compression.experiments.sweep.runs import Status, duration
 from compression.experiments.sweep.work import RunTask
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from common.errors import UserError
 from common.progress import say
 from common.store.store import Store
@@ -22,7 +20,8 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
             read_results(file)
         except UserError as error:
             say(f"{error}; it is written again from the runs")
-    rows = _shared_rows(folder)
+    shared = sorted((folder / "shared").glob("*/result.json"))  # of the teachers, by the shared jobs
+    rows = [row for path in shared for row in read_results(path)]
     for run, ended in _ended(paths, record):
         if ended.status == "finished":
             try:
@@ -35,8 +34,8 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
 
 def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
     """Return an experiment's runs that have ended, with their records."""
-    found = [(run, RunFolder(paths, run.id).record()) for run in record.runs if run.id]
-    return [(run, ended) for run, ended in found if ended]
+    runs = [run for run in record.runs if run.id]
+    return [(run, ended) for run in runs if (ended := RunFolder(paths, run.id).record())]
 
 
 def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
@@ -56,8 +55,3 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
 def failures(paths: Store, record: ExperimentRecord) -> list[RunRecord]:
     """Return the records of an experiment's runs that failed."""
     return [ended for _, ended in _ended(paths, record) if ended.status == "failed"]
-
-
-def _shared_rows(experiment: Path) -> list[Row]:
-    """Return the rows of the models evaluated by shared jobs, which are teachers."""
-    return [row for file in sorted((experiment / "shared").glob("*/result.json")) for row in read_results(file)]

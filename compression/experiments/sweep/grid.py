@@ -34,18 +34,18 @@ TIMING = ("time", "runtime")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A run: one cell of a grid with one seed. given: its settings, without defaults; chains: see GridFile."""
+    """A run: one cell of a grid with one seed. flags: its settings, without defaults; chains: see GridFile."""
 
     labels: dict[str, str]
     seed: int
-    given: dict[str, Any]
+    flags: dict[str, Any]
     chains: tuple[tuple[Action, ...], ...]
 
     @property
     def jobs(self) -> list[Job]:
         """The run's compress jobs, one per chain."""
         chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
-        return [Job("compress", {**self.given, **chain}) for chain in chains]
+        return [Job("compress", {**self.flags, **chain}) for chain in chains]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +64,13 @@ class Grid:
 
     @property
     def timing(self) -> dict[str, Any]:
-        """The given settings of TIMING if models are timed, else nothing."""
-        given = {name: self.settings[name] for name in TIMING if name in self.settings}
-        return given if given.get("time") else {}
+        """The settings of TIMING if models are timed, else nothing."""
+        return _timing(self.settings) if self.settings.get("time") else {}
 
     @property
     def augmented(self) -> tuple[str, ...]:
         """Names of the augmented rows that the runs train on."""
-        given = {name: value for name, value in self.settings.items() if name == "augmented"}
-        return RowsSettings(**given).augmented
+        return RowsSettings(**{name: value for name, value in self.settings.items() if name == "augmented"}).augmented
 
 
 def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
@@ -92,17 +90,21 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
         raise UserError("rules: every cell of the grid is skipped")
-    tasks = [cell.given["task"] for cell in cells] or _tasks(fixed)
+    tasks = [cell.flags["task"] for cell in cells] or _tasks(fixed)
     shared = {
         task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
     }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
     axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
     grid = Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
-    timing = {name: fixed[name] for name in TIMING if name in fixed}
+    timing = _timing(fixed)
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
     return grid
+
+
+def _timing(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in TIMING if name in settings}
 
 
 def _cells(
@@ -113,22 +115,22 @@ def _cells(
         return
     for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
         labels = {name: label for name, (label, _) in zip(file.axes, combination, strict=True)}
-        given = settings_for("compress", fixed)
+        flags = settings_for("compress", fixed)
         for _, settings in combination:
-            given |= underscored(settings)
-        given = _with_rules(file.rules, labels, given)
-        if given is None:
+            flags |= underscored(settings)
+        flags = _with_rules(file.rules, labels, flags)
+        if flags is None:
             continue
-        given = with_task_path(path, {**given, **settings_for("compress", overrides)})
-        _tasks(given)
-        cell = Cell(labels, seeds[0], given, file.chains)
+        flags = with_task_path(path, {**flags, **settings_for("compress", overrides)})
+        _tasks(flags)
+        cell = Cell(labels, seeds[0], flags, file.chains)
         try:
             check_jobs(cell.jobs)
         except UserError as error:
             words = ", ".join(f"{axis} {label}" for axis, label in labels.items())
             raise UserError(f"cell {words}: {str(error).removeprefix('compress: ')}") from error
         for seed in seeds:
-            yield dataclasses.replace(cell, seed=seed, given={**given, "seed": seed})
+            yield dataclasses.replace(cell, seed=seed, flags={**flags, "seed": seed})
 
 
 def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -138,26 +140,26 @@ def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
     return [(label_of(value), {axis: value}) for value in values]
 
 
-def _with_rules(rules: Sequence[Rule], labels: dict[str, str], given: dict[str, Any]) -> dict[str, Any] | None:
+def _with_rules(rules: Sequence[Rule], labels: dict[str, str], flags: dict[str, Any]) -> dict[str, Any] | None:
     """Return the settings after applying all matching rules, or None if a rule skips the cell."""
     for rule in rules:
-        if all(_matches(_value(key, labels, given), wanted) for key, wanted in rule.when.items()):
+        if all(_matches(_value(key, labels, flags), values) for key, values in rule.when.items()):
             if rule.skip:
                 return None
-            given = {**given, **underscored(rule.set)}
-    return given
+            flags = {**flags, **underscored(rule.set)}
+    return flags
 
 
-def _value(key: str, labels: dict[str, str], given: dict[str, Any]) -> Any:
+def _value(key: str, labels: dict[str, str], flags: dict[str, Any]) -> Any:
     """Return an axis's label, or the value of a setting: as given, or the default."""
-    if key in labels or key in given:
-        return labels.get(key, given.get(key))
-    defaults = Job("compress", given).defaults()
+    if key in labels or key in flags:
+        return labels.get(key, flags.get(key))
+    defaults = Job("compress", flags).defaults()
     return defaults.get(key, CompressSettings.model_fields[key].get_default(call_default_factory=True))
 
 
-def _matches(value: Any, wanted: Any) -> bool:
-    options = wanted if isinstance(wanted, list) else [wanted]
+def _matches(value: Any, options: Any) -> bool:
+    options = options if isinstance(options, list) else [options]
     return value is not None and label_of(value) in map(label_of, options)
 
 
@@ -174,12 +176,12 @@ def _shared_jobs(
 ) -> Iterator[Job]:
     for job in file.shared:
         for kind, values in job.items():
-            own = with_task_path(path, underscored(values or {}))
-            if not _is_for(fixed["task"], own.pop("for_tasks", None)):
+            settings = with_task_path(path, underscored(values or {}))
+            if not _is_for(fixed["task"], settings.pop("for_tasks", None)):
                 continue
-            for each in _teachers_by_seed(own, seeds) if kind == "finetune" else [own]:
-                given = {**_for_shared(kind, fixed), **each, **_for_shared(kind, overrides)}
-                yield Job(kind, {**given, "task": fixed["task"]})
+            for flags in _teachers_by_seed(settings, seeds) if kind == "finetune" else [settings]:
+                merged = {**_for_shared(kind, fixed), **flags, **_for_shared(kind, overrides)}
+                yield Job(kind, {**merged, "task": fixed["task"]})
 
 
 def _is_for(task: str, tasks: Any) -> bool:
@@ -194,13 +196,13 @@ def _is_for(task: str, tasks: Any) -> bool:
     return load_task(task).name in [load_task(name).name for name in tasks]
 
 
-def _teachers_by_seed(own: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
+def _teachers_by_seed(settings: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Return the settings of a teacher; with `each_seed`, of one teacher per seed of the grid, named after the seed."""
-    own = dict(own)
-    if not own.pop("each_seed", False):
-        return [own]
-    name = own.get("model_name") or Path(own.get("arch", FinetuneSettings.model_fields["arch"].default)).name
-    return [{**own, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
+    settings = dict(settings)
+    if not settings.pop("each_seed", False):
+        return [settings]
+    name = settings.get("model_name") or Path(settings.get("arch", FinetuneSettings.model_fields["arch"].default)).name
+    return [{**settings, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

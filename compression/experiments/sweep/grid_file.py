@@ -116,10 +116,10 @@ def _check_rules(file: GridFile) -> None:
     # Checked before axes are narrowed: a rule for a value that --set leaves out is not an error.
     known = {*file.axes, *RUN_FIELDS}
     for rule in file.rules:
-        for key, wanted in rule.when.items():
+        for key, values in rule.when.items():
             if key not in known:
                 raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, known)}")
-            for value in wanted if isinstance(wanted, list) else [wanted]:
+            for value in values if isinstance(values, list) else [values]:
                 _check_value(file, key, value)
         check_known(underscored(rule.set), ["compress"])
 
@@ -155,20 +155,20 @@ def narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str
     axes, seeds = dict(file.axes), file.seeds
     for key in [key for key in chosen if key in axes or key == "seeds"]:
         values = chosen[key] if isinstance(chosen[key], list) else [chosen[key]]
-        wanted = {label_of(value): value for value in values}
-        if not wanted:
+        chosen_values = {label_of(value): value for value in values}
+        if not chosen_values:
             raise UserError(f"--set {key}: no values")
         if key == "seeds":
-            seeds = tuple(wanted.values())
+            seeds = tuple(chosen_values.values())
             continue
         labels = axes[key]
-        axes[key] = list(wanted.values())
+        axes[key] = list(chosen_values.values())
         if isinstance(labels, dict):
-            for label in wanted:
+            for label in chosen_values:
                 if label not in labels:
                     hint = f"{nearest(label, labels)} (values: {', '.join(labels)})"
                     raise UserError(f"--set {key}: no value {label!r}{hint}")
-            axes[key] = {label: settings for label, settings in labels.items() if label in wanted}
+            axes[key] = {label: settings for label, settings in labels.items() if label in chosen_values}
     others = {key: value for key, value in chosen.items() if key not in axes and key != "seeds"}
     return file.model_copy(update={"seeds": seeds, "axes": axes}), others
 

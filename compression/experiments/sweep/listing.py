@@ -26,14 +26,14 @@ def experiments(paths: Store) -> list[dict[str, Any]]:
 
 def _experiment(paths: Store, file: Path) -> dict[str, Any]:
     changed = datetime.datetime.fromtimestamp(file.stat().st_mtime).isoformat(" ", "minutes")
-    found: dict[str, Any] = {"name": file.parent.name, "changed": changed}
+    named: dict[str, Any] = {"name": file.parent.name, "changed": changed}
     try:
         record = read_record(file.parent)
     except UserError as error:
-        return {**found, "error": str(error)}
+        return {**named, "error": str(error)}
     counts = Counter(_status(paths, run) for run in record.runs)
     return {
-        **found,
+        **named,
         "kind": record.kind,
         "made_from": record.definition,
         "title": record.title,
@@ -47,9 +47,9 @@ def _status(paths: Store, run: RecordedRun) -> str:
     return RunFolder(paths, run.id).status() if run.id else "waiting"
 
 
-def experiments_text(found: Sequence[dict[str, Any]]) -> str:
+def experiments_text(listed: Sequence[dict[str, Any]]) -> str:
     """Return the list as a table."""
-    if not found:
+    if not listed:
         return "no experiments yet"
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
     body = [
@@ -61,7 +61,7 @@ def experiments_text(found: Sequence[dict[str, Any]]) -> str:
             one["changed"],
             one.get("made_from", one.get("error", "")),
         ]
-        for one in found
+        for one in listed
     ]
     return text_table(header, body, [False, False, True, True, False, False])
 
@@ -98,15 +98,13 @@ def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
     return {**known, "seconds": seconds, "error": error}
 
 
-def show_text(found: dict[str, Any]) -> str:
+def show_text(shown: dict[str, Any]) -> str:
     """Return the result of `show` as text for a terminal."""
-    return _experiment_text(found) if "kind" in found else _run_text(found)
-
-
-def _experiment_text(found: dict[str, Any]) -> str:
-    lines = [found["title"], f"made from: {found['definition']}"]
-    lines += [f"{axis}: {', '.join(labels)}" for axis, labels in found["axes"].items()]
-    lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in found["jobs"]]
+    if "kind" not in shown:
+        return _run_text(shown)
+    lines = [shown["title"], f"made from: {shown['definition']}"]
+    lines += [f"{axis}: {', '.join(labels)}" for axis, labels in shown["axes"].items()]
+    lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in shown["jobs"]]
     header = ("run", "cell", "seed", "status", "time", "error")
     body = [
         [
@@ -117,21 +115,21 @@ def _experiment_text(found: dict[str, Any]) -> str:
             "" if run["seconds"] is None else duration(run["seconds"]),
             run["error"] or "",
         ]
-        for run in found["runs"]
+        for run in shown["runs"]
     ]
     if body:
         lines += ["", text_table(header, body, [False, False, True, False, True, False])]
     return "\n".join(lines)
 
 
-def _run_text(found: dict[str, Any]) -> str:
-    lines = [f"run {found['id']}: {found['status']}"]
-    lines += [f"{key}: {found[key]}" for key in ("error", "seconds", "host", "started") if found.get(key) is not None]
-    lines += [f"  {key} = {value}" for key, value in found.get("settings", {}).items()]
-    for row in found["rows"]:
+def _run_text(shown: dict[str, Any]) -> str:
+    lines = [f"run {shown['id']}: {shown['status']}"]
+    lines += [f"{key}: {shown[key]}" for key in ("error", "seconds", "host", "started") if shown.get(key) is not None]
+    lines += [f"  {key} = {value}" for key, value in shown.get("settings", {}).items()]
+    for row in shown["rows"]:
         scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
         lines.append(f"{row['model']} on {row['split']}: {scores}; {row['bytes_gzip']:,} bytes gzipped")
-    return "\n".join([*lines, "log:", *(f"  {line}" for line in found["log"])])
+    return "\n".join([*lines, "log:", *(f"  {line}" for line in shown["log"])])
 
 
 def plan_text(plan: dict[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""The runs of a grid: their steps, inputs and names, and the estimate that `--dry-run` prints."""
+"""The runs of a grid: their steps, inputs and names, and estimates of how long they take."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,20 @@ from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
 from compression.experiments.jobs import Job, to_plain
-from compression.experiments.sweep.estimate import Estimator
 from compression.experiments.sweep.grid import Grid
+from compression.experiments.sweep.runs import RunFolder
 from compression.experiments.sweep.work import RunTask
 from compression.shrinking.chain import SHRINK
 from compression.shrinking.files import FILES
 from compression.shrinking.settings import CompressSettings
+
+_Kind = tuple[object, ...]
+_SPEED = (
+    *("student_arch", "pair_encoder", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations"),
+    *("intermediate_dim", "heads", "kernel_width", "max_tokens", "batch_size", "precision"),
+    *("only_original_data", "augmented", "align_hidden", "align_attention", "align_embedding", "align_last", "chains"),
+)
+"""Settings that the time per row depends on."""
 
 
 class RunIdentity(NamedTuple):
@@ -87,20 +96,20 @@ def plan_runs(
     """
     runs = []
     for cell in grid.cells:
-        given = dict(cell.given)
-        if given["task"] in teachers:
-            given.setdefault("teacher", teachers[given["task"]])
-        settings = Job("compress", given).settings()
+        flags = dict(cell.flags)
+        if flags["task"] in teachers:
+            flags.setdefault("teacher", teachers[flags["task"]])
+        settings = Job("compress", flags).settings()
         identity = identify(settings, cell.chains, grid.timing)
         # Runs may differ in any setting, so their names contain, in front of the seed, part of a hash of the settings.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
-        given["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
+        flags["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
         runs.append(
             RunTask(
                 id=identity.id,
                 task=load_task(settings.task).name,
                 workspace=paths.root,
-                jobs=tuple(to_plain(job.given) for job in dataclasses.replace(cell, given=given).jobs),
+                jobs=tuple(to_plain(job.flags) for job in dataclasses.replace(cell, flags=flags).jobs),
                 settings=identity.settings,
                 inputs=identity.inputs,
                 timing=grid.timing,
@@ -138,6 +147,40 @@ def _teachers_by_name(grid: Grid) -> dict[str, str]:
             elif job.kind == "preprocess" and (settings := job.settings()).logits_from:
                 names[task] = settings.model_name
     return names
+
+
+class Estimator:
+    """Estimates from the seconds per row and epoch of finished runs of the same kind, else of the same sweep.
+
+    A kind is a task, a number of threads, and the settings that the time per row depends on.
+    """
+
+    def __init__(self, paths: Store, sweep: Iterable[RunTask] = ()) -> None:
+        """sweep: all runs of the sweep to estimate."""
+        ids = {run.id for run in sweep}
+        self._rates: dict[_Kind, list[float]] = defaultdict(list)
+        self._in_sweep: list[float] = []
+        for file in paths.run("").glob("*/run.json"):
+            record = RunFolder(paths, file.parent.name).record()
+            if record and record.status == "finished" and record.work:
+                rate = record.seconds / record.work
+                self._rates[_kind(record.task, record.threads, record.settings)].append(rate)
+                if record.id in ids:
+                    self._in_sweep.append(rate)
+
+    def seconds(self, runs: Iterable[RunTask]) -> float | None:
+        """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
+        total = 0.0
+        for run in runs:
+            rates = self._rates.get(_kind(run.task, run.threads, run.settings), self._in_sweep)
+            if not rates:
+                return None
+            total += statistics.median(rates) * run.rows
+        return total
+
+
+def _kind(task: str, threads: int, settings: dict[str, object]) -> _Kind:
+    return (task, threads, *(str(settings.get(name)) for name in _SPEED))
 
 
 def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int) -> dict[str, Any]:

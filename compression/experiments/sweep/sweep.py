@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common.launch.launcher import Launcher
-from common.progress import nothing, say
+from common.launch.launcher import LAUNCHERS, Launcher
+from common.progress import Advance, nothing, say
+from common.store.files import read_json, whole_folder, write_json
 from common.store.locks import only_one
 from common.tracking import check_observers
 from compression.augmentation.label_shift import recorded_labels
-from compression.experiments.jobs import recorded_settings
+from compression.experiments.jobs import Job, recorded_settings
 from compression.experiments.report.record import (
     RECORD_FILE,
     ExperimentRecord,
@@ -22,12 +24,13 @@ from compression.experiments.report.record import (
     described,
     write_record,
 )
+from compression.experiments.report.results import write_results
+from compression.experiments.run import run_jobs
 from compression.experiments.sweep.board import Board
 from compression.experiments.sweep.collect import collect
-from compression.experiments.sweep.grid import Cell, load_grid, parse_assignments
+from compression.experiments.sweep.grid import Cell, Grid, load_grid, parse_assignments
 from compression.experiments.sweep.plan import describe_plan, distinct, plan_runs
 from compression.experiments.sweep.settings import SweepSettings
-from compression.experiments.sweep.shared import run_shared
 from compression.experiments.sweep.work import RunTask, do_run
 
 
@@ -58,7 +61,7 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
         settings=recorded_settings(grid.settings),
         axes=grid.axes,
         seeds=grid.seeds,
-        runs=tuple(_recorded(cell, None, cell.given) for cell in grid.cells),
+        runs=tuple(_recorded(cell, None, cell.flags) for cell in grid.cells),
         table=grid.table,
         quote=grid.quote,
     )
@@ -79,9 +82,37 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
     return record
 
 
-def _recorded(cell: Cell, identity: str | None, given: dict[str, Any]) -> RecordedRun:
+@dataclasses.dataclass(frozen=True)
+class SharedJobs:
+    """Jobs of one task, for a worker. folder: where the results are written."""
+
+    jobs: tuple[Job, ...]
+    folder: Path
+    rows: int = 1
+
+
+def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
+    """Run the jobs that are not up to date, and write the teacher's name and the rows of evaluations."""
+    rows, state = run_jobs(shared.jobs)
+    write_results(shared.folder / "result.json", rows)
+    write_json(shared.folder / "teacher.json", state.teacher)
+
+
+def run_shared(grid: Grid, experiment: Path, launcher: Launcher) -> dict[str, str]:
+    """Run the shared jobs of every task, in this process or on a cluster. Returns task -> name of its teacher."""
+    if LAUNCHERS[launcher.kind].here:
+        launcher = Launcher()
+    # Until all are done, reports read the results of the previous sweep, which may be of other tasks.
+    with whole_folder(experiment / "shared") as folder:
+        tasks = [SharedJobs(tuple(jobs), folder / str(number)) for number, jobs in enumerate(grid.shared.values())]
+        launcher.run(do_shared, tasks, nothing)
+        teachers = [read_json(task.folder / "teacher.json") for task in tasks]
+    return {task: teacher for task, teacher in zip(grid.shared, teachers, strict=True) if teacher}
+
+
+def _recorded(cell: Cell, identity: str | None, flags: dict[str, Any]) -> RecordedRun:
     """Return a run in the form of experiment.json. identity: None before the run's inputs exist."""
-    settings = recorded_settings(given)
+    settings = recorded_settings(flags)
     settings.pop("model_name", None)  # derived from the other settings
     return RecordedRun(id=identity, cell=cell.labels, seed=cell.seed, settings=settings)
 
@@ -90,8 +121,8 @@ def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launch
     """Do the remaining runs, with the progress board."""
     runs = distinct(all_runs)
     statuses = {run.id: run.folder.status() for run in runs}
-    wanted = "failed" if settings.retry_failed else "waiting"
-    todo = [run for run in runs if statuses[run.id] in (wanted, "running")]
+    again = "failed" if settings.retry_failed else "waiting"
+    todo = [run for run in runs if statuses[run.id] in (again, "running")]
     for run in todo if settings.retry_failed else ():
         run.folder.file.unlink(missing_ok=True)
         statuses[run.id] = "waiting"
@@ -109,5 +140,4 @@ def _run(name: str, all_runs: Sequence[RunTask], settings: SweepSettings, launch
 
 
 def _lost(run: RunTask) -> None:
-    """Record the failure of a run whose process died several times; the other runs continue."""
     run.folder.write(run.record(error="its process died again and again (out of memory?)"))

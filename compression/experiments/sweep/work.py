@@ -90,11 +90,6 @@ class RunTask:
         )
 
 
-def _built(run: RunTask, model: SavedModel) -> datetime.datetime:
-    """Return when a model was built, in UTC and whole seconds."""
-    return datetime.datetime.fromisoformat(read_manifest(Store(run.workspace).model(run.task, model.name)).built)
-
-
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
     """Do a run, unless another experiment has done it in the meantime, and write its record.
 
@@ -120,7 +115,10 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         finally:
             folder.running.unlink(missing_ok=True)
-        reused = bool(models) and _built(run, models[0]) < started.replace(microsecond=0)
+        reused = False
+        if models:  # manifests have whole seconds
+            built = read_manifest(folder.paths.model(run.task, models[0].name)).built
+            reused = datetime.datetime.fromisoformat(built) < started.replace(microsecond=0)
         folder.write(run.record(time.monotonic() - clock, started, models, error, reused))
     advance(run.rows)
 
@@ -150,9 +148,9 @@ def _models_and_rows(run: RunTask) -> tuple[list[SavedModel], list[Row]]:
     models: dict[str, SavedModel] = {}
     rows: list[Row] = []
     with threads(run.threads):
-        for given in run.jobs:
-            shared = {key: given[key] for key in ("task", "workspace", "cpu") if key in given}
-            for folder in compress(Job("compress", given).settings()):
+        for flags in run.jobs:
+            shared = {key: flags[key] for key in ("task", "workspace", "cpu") if key in flags}
+            for folder in compress(Job("compress", flags).settings()):
                 if folder.name not in models:
                     models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
                     rows += evaluate(Job("evaluate", {**shared, **run.timing, "model_name": folder.name}).settings())

@@ -41,8 +41,8 @@ def pairs(rows, seed):
 def test_a_rare_label_is_among_the_rows_whatever_the_time():
     train, held_out = singles(6000, 1, 0), singles(200, 50, 1)
     hurried = tf_idf(SINGLE, train, held_out, held_out, 0.0)
-    assert hurried.about.endswith("C = 10, 2,000 rows")
-    assert tf_idf(SINGLE, train, held_out, held_out, 600.0).about.count("rows") == 0
+    assert hurried.details.endswith("C = 10, 2,000 rows")
+    assert tf_idf(SINGLE, train, held_out, held_out, 600.0).details.count("rows") == 0
     assert hurried.metrics["accuracy"] == quick_score(SINGLE, train, held_out) == 0.75  # one row teaches nothing
 
 
@@ -69,7 +69,7 @@ def test_several_labels_are_found_by_a_model_of_each(topics):
     train, held_out = lists(3000), lists(200, skip=3000)
     hurried = tf_idf(topics, train, held_out, held_out, 0.0)
     assert hurried.name == "tf-idf, one-vs-rest logistic regression"
-    assert hurried.about.endswith("C = 10, 2,000 rows")  # and one of them has the rare label
+    assert hurried.details.endswith("C = 10, 2,000 rows")  # and one of them has the rare label
     assert hurried.metrics["f1_micro"] > 0.98
     assert set(hurried.metrics) == {"f1_micro", "f1_macro", "subset_accuracy"}
     assert quick_score(topics, train, held_out) > 0.98

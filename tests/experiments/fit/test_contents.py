@@ -5,7 +5,7 @@ from own_task import write_csv
 
 from common.errors import UserError
 from compression.experiments.fit import table
-from compression.experiments.fit.contents import read_contents
+from compression.experiments.fit.data import read_contents
 from compression.experiments.fit.settings import FitSettings
 
 NUMBERS = "Column 'verdict' has numbers to predict (--kind labels takes each as a label)."
@@ -19,10 +19,10 @@ def contents(folder, labels_of_test):
 
 def test_a_sample_of_the_test_file_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "MOST_ROWS", 60)
-    data = contents(tmp_path, ["1.5"] * 70)
-    assert len(data.test) == 60
-    assert data.found.notes == (NUMBERS, "test.csv: 70 rows, of which 60 are drawn at random.")
-    assert contents(tmp_path, ["1.5"] * 60).found.notes == (NUMBERS,)
+    read = contents(tmp_path, ["1.5"] * 70)
+    assert len(read.test) == 60
+    assert read.notes == (NUMBERS, "test.csv: 70 rows, of which 60 are drawn at random.")
+    assert contents(tmp_path, ["1.5"] * 60).notes == (NUMBERS,)
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "1_000", "good"])
@@ -32,4 +32,4 @@ def test_numbers_of_the_test_file_are_finite(tmp_path, cell):
 
 
 def test_numbers_of_the_test_file_widen_the_range(tmp_path):
-    assert contents(tmp_path, ["-2", "1.5"]).found.range == (-2, 7.375)
+    assert contents(tmp_path, ["-2", "1.5"]).range == (-2, 7.375)

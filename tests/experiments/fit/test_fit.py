@@ -23,6 +23,7 @@ from compression.experiments.fit import selection
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.stages import FUNCTIONS
 from compression.experiments.fit.table import file_identity
 from compression.experiments.report.results import read_results
 
@@ -193,11 +194,11 @@ def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, en
     given = settings(tmp_path, own_task.labelled_rows(200), encoder, glove, minutes=4.0)
     validate, stopped = selection.Selection._validate, []
 
-    def stop(self, name):
+    def stop(self, name, candidate, began):
         if name.endswith("-6000") and not stopped:
             stopped.append(name)
             raise KeyboardInterrupt
-        return validate(self, name)
+        return validate(self, name, candidate, began)
 
     monkeypatch.setattr(selection.Selection, "_validate", stop)
     with pytest.raises(KeyboardInterrupt):
@@ -303,12 +304,12 @@ def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "reviews.fwt").stat().st_size == result.bytes
     absent = [one for one in result.baselines if not one.metrics]
     assert absent[-1].name == "fastText"
-    assert absent[-1].about == "ZeroDivisionError: division by zero"
+    assert absent[-1].details == "ZeroDivisionError: division by zero"
     assert "fastText: absent (ZeroDivisionError: division by zero)." in result.text()
     assert "a picture could not be made: FileNotFoundError" in capsys.readouterr().err
     assert (given.paths.experiment(given.experiment) / "report.html").exists()
     (tmp_path / "reviews.fwt").unlink()
-    monkeypatch.setattr("compression.experiments.fit.stages.evaluate", lambda settings: 1 / 0)
+    monkeypatch.setitem(FUNCTIONS, "evaluate", lambda settings: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fit(given.model_copy(update={"name": "again"}))
     assert load_packed(tmp_path / "reviews.fwt").labels

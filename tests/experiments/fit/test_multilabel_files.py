@@ -103,7 +103,7 @@ def test_a_rare_label_is_left_out_of_lists_and_of_the_test_file(tmp_path):
     assert what.notes == ("Labels on fewer than 5 rows are left out: 'odd' (2 rows).",)
     held_out = [(TEXTS[102], ["odd", "b"]), (TEXTS[103], []), (TEXTS[104], ["odd"]), (TEXTS[105], None)]
     path = write(tmp_path / "t.jsonl", held_out)
-    _, test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.multilabel), what, path)
+    test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.multilabel), what, path).test
     assert test == [(TEXTS[102], ("b",)), (TEXTS[103], ())]
     with pytest.raises(UserError, match="label 'c' is not one of a, b"):
         with_test([(TEXTS[0], ("a", "c"))], what, path)

@@ -1,7 +1,5 @@
 """Rungs of a fit whose time is short."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -9,12 +7,12 @@ from common.data.split import Split
 from common.data.tasks import load_task
 from compression.experiments.fit import selection
 from compression.experiments.fit.candidates import find_candidates
-from compression.experiments.fit.clock import Clock
 from compression.experiments.fit.halving import Cost, Score
 from compression.experiments.fit.plan import Speeds
-from compression.experiments.fit.selection import Pool, Selection, Trained, Winner
+from compression.experiments.fit.selection import Pool, Selection, Trained
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.state import State
+from compression.experiments.fit.stages import Stages
+from compression.experiments.fit.state import Clock, State
 
 ROWS = Split(["a text"] * 600, None, np.zeros(600, np.int64), np.arange(600))
 
@@ -27,11 +25,9 @@ def slow_selection(folder, monkeypatch, most_epochs, seconds):
     about = {"init": "random", "own_init": "random", "batch_size": 32, "most_epochs": most_epochs}
     state = State(folder, "id")
     state.decide("pool", Pool, lambda: Pool(candidates=found, costs=costs, **about))
-    stages = SimpleNamespace(task=load_task("sst-2"))
+    stages = Stages(FitSettings(file="f.csv"), load_task("sst-2"), Clock(folder, seconds), state)
     speeds = Speeds(start=0.5, prepare=1000, words=10)
-    chosen = Selection(
-        FitSettings(file="f.csv"), state, Clock(folder, seconds), speeds, stages, ROWS, taught=False, variants=0
-    )
+    chosen = Selection(stages, speeds, ROWS, taught=False, variants=0)
     trained = []
 
     def distilled(pool, candidate, rung, name, must):
@@ -40,7 +36,7 @@ def slow_selection(folder, monkeypatch, most_epochs, seconds):
         return Trained(model=name, score=Score(score=0.5, loss=0.1, bytes=1, seconds=seconds))
 
     monkeypatch.setattr(chosen, "_distilled", distilled)
-    monkeypatch.setattr(chosen, "_quantized", lambda order, pool: Winner(name="w", score=0.5, loss=0.1, seconds=1))
+    monkeypatch.setattr(chosen, "_quantized", lambda order, pool: order[0][1])
     return chosen, trained
 
 

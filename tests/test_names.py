@@ -21,12 +21,11 @@ LEFT = {
     "common/store": (0, 1, 0),
     "common/teachers": (2, 43, 4),
     "common/training": (0, 6, 0),
-    "compression": (0, 1, 1),
     "compression/analysis": (2, 6, 2),
     "compression/augmentation": (0, 17, 6),
     "compression/distillation": (7, 29, 3),
     "compression/evaluation": (1, 9, 1),
-    "compression/experiments": (21, 219, 18),
+    "compression/experiments": (8, 85, 8),
     "compression/export": (2, 9, 0),
     "compression/inference": (0, 20, 1),
     "compression/packing": (0, 10, 0),
@@ -37,7 +36,6 @@ LEFT = {
     "runtimes/c": (0, 8, 0),
     "runtimes/python": (0, 3, 0),
     "runtimes/web": (0, 2, 0),
-    "scripts": (0, 5, 0),
 }  # fmt: skip
 """Package -> how many places are left: built and passed with * or **, vague names, docstrings of private functions of
 one line. A package that is not here has none. To be lowered with every change, never raised."""

@@ -76,7 +76,7 @@ def test_the_thesis_has_no_validation_scores_and_no_other_tasks():
     assert other.of("quoted") == test.of("quoted")
 
 
-def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
+def test_only_the_skyline_is_named_and_no_name_covers_another():
     splits = group_rows(many())
     (panel,), figure = panels(splits), draw_skylines(splits)
     best = {point.label for point in panel.best}
@@ -89,11 +89,6 @@ def test_of_many_points_only_the_skyline_is_named_and_no_name_covers_another():
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
     markers = figure.axes[0].transData.transform([(p.cost, 100 * p.score) for p in panel.points])
     assert not [box for box in boxes for x, y in markers if box.contains(x, y)]
-
-
-def test_few_points_are_all_named_where_there_is_room():
-    (results,) = group_rows([TEACHER, row("good", 20_000, 0.8), row("worse", 300_000, 0.7)])
-    assert {text.get_text() for text in texts(draw_skylines([results]))} == {"minilm", "good", "worse"}
 
 
 def test_formulas_are_drawn_as_text():

@@ -14,8 +14,6 @@ from compression.experiments.report.reference import quoted_points, tolerable_sc
 from compression.experiments.report.seed_groups import MEASURED, MILLISECONDS, SplitResults
 from compression.experiments.report.speed_columns import ratio_entry
 
-_FEW = 24
-"""If a panel has more points than this, only those on the skyline have names and error bars."""
 _MEASURED = {**MEASURED, "bytes_model": "of weights"}
 
 
@@ -64,15 +62,6 @@ class Panel:
     def best(self) -> list[Point]:
         """Our models on the skyline."""
         return skyline(self.ours)
-
-    @property
-    def few(self) -> bool:
-        """Whether there is room for the names and error bars of all our models."""
-        return len(self.ours) <= _FEW
-
-    def shown_spread(self, point: Point) -> float:
-        """Return a point's spread, or 0 if there is no room for its error bar."""
-        return point.spread if self.few or point in self.best else 0.0
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:

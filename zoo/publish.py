@@ -38,10 +38,11 @@ from compression.evaluation.scoring import load_own_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits, merged
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits
 from compression.packing import pack_student
 from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
+from merge import merged
 from readme import readme
 
 _NOTES = "tasks.yaml"

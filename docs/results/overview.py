@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.tables import human_bytes
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.experiments.report.models_table import metric_heading
-from compression.experiments.report.reference import QuotedPoint, quoted_encoders, quoted_points
+from compression.experiments.report.reference import QuotedPoint, quoted_points, read_quotes, share
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 from size_table import LIMITS, size_class
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+ENCODERS_FILE = CONFIG_DIR / "reference" / "small_encoders.csv"
 _COLUMNS = 3
 _PANEL_INCHES = (3.3, 2.5)
 _STUDENTS, _PEERS = "Featherweight, packed file", "fastText"
@@ -95,6 +97,20 @@ def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where:
 def _score(group: SeedGroup, metric: str) -> Stat | None:
     """Return a group's score; for F1, at the packed file's threshold if there is one."""
     return (group.metric(F1_AT_THRESHOLD) if metric == "f1" else None) or group.metric(metric)
+
+
+def quoted_encoders(task: str) -> list[QuotedPoint]:
+    """Return the quoted small encoders with their scores on a task; empty if none are quoted for it.
+
+    Sizes are four bytes per parameter.
+    """
+    found: dict[str, QuotedPoint] = {}
+    for line in read_quotes(ENCODERS_FILE):
+        if line["task"] == task:
+            name, parameters = line["model"], float(line["parameters"])
+            point = found.setdefault(name, QuotedPoint(name, {}, 4 * parameters, True, parameters))
+            point.metrics[line["metric"]] = share(line["percent"])
+    return list(found.values())
 
 
 def overview_table(found: Sequence[Overview]) -> str:

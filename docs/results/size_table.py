@@ -14,7 +14,7 @@ import pydantic
 from common.config import nearest
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.experiments.report.models_table import metric_heading, score_entry, warning
+from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, score_entry
 from compression.experiments.report.pivot_layout import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults
@@ -82,6 +82,11 @@ def size_table(
     heads += [Head(("Target",), numeric=False)] if targets else []
     text = markdown_table(Table(results.task, heads, lines))
     return text + warning(any(group.selected_on_test for group in results.groups))
+
+
+def warning(selected_on_test: bool) -> str:
+    """Return the note on models selected on test as a separate paragraph, or an empty string."""
+    return f"\n\n{SELECTED_ON_TEST}" if selected_on_test else ""
 
 
 def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:

@@ -6,7 +6,8 @@ from archive_rows import SMALL, fasttext, grid
 from archive import Archived
 from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.seed_groups import SplitResults, merged
+from compression.experiments.report.seed_groups import SplitResults
+from merge import merged
 from size_table import size_table
 
 

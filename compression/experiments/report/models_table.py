@@ -194,11 +194,6 @@ def summary(results: SplitResults) -> str:
     return text + "."
 
 
-def warning(selected_on_test: bool) -> str:
-    """Return the note on models selected on test as a separate paragraph, or an empty string."""
-    return f"\n\n{SELECTED_ON_TEST}" if selected_on_test else ""
-
-
 def label_tables(record: ExperimentRecord) -> list[Table]:
     """Return tables of each task's label shares, in percent, with those of the thesis (table B.1) if it is quoted."""
     tables = []

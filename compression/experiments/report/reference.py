@@ -12,7 +12,6 @@ from common.config import CONFIG_DIR
 from common.errors import UserError
 
 FILE = CONFIG_DIR / "reference" / "thesis_tables.csv"
-ENCODERS_FILE = CONFIG_DIR / "reference" / "small_encoders.csv"
 QUOTED_TEACHER = "RoBERTa-large"
 """The thesis's teacher, as its tables name it."""
 TOLERABLE = "GLUE BiLSTM GloVe"
@@ -28,7 +27,7 @@ _FIELDS = {
 
 @dataclasses.dataclass(frozen=True)
 class QuotedPoint:
-    """A quoted model on one task: from the thesis's table 7.5, or a small encoder.
+    """A quoted model on one task, such as one of the thesis's table 7.5.
 
     metrics: from 0 to 1, as in results.json; size_bytes: on disk; baseline: False for the thesis's students, else True.
     """
@@ -66,7 +65,7 @@ def quoted_points(task: str) -> list[QuotedPoint]:
         if line["task"] == task:
             name, size, baseline = line["model"], float(line["size_mb"]) * 1e6, not line["embedding_type"]
             point = found.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
-            point.metrics[line["metric"]] = _share(line["mean"])
+            point.metrics[line["metric"]] = share(line["mean"])
     return list(found.values())
 
 
@@ -75,23 +74,9 @@ def tolerable_scores(task: str) -> dict[str, float]:
     return next((point.metrics for point in quoted_points(task) if point.name == TOLERABLE), {})
 
 
-def quoted_encoders(task: str) -> list[QuotedPoint]:
-    """Return the quoted small encoders with their scores on a task; empty if none are quoted for it.
-
-    Sizes are four bytes per parameter.
-    """
-    found: dict[str, QuotedPoint] = {}
-    for line in _read(ENCODERS_FILE):
-        if line["task"] == task:
-            name, parameters = line["model"], float(line["parameters"])
-            point = found.setdefault(name, QuotedPoint(name, {}, 4 * parameters, True, parameters))
-            point.metrics[line["metric"]] = _share(line["percent"])
-    return list(found.values())
-
-
 def quotable_tables() -> tuple[str, ...]:
     """Return the names of the tables that a sweep may quote."""
-    return tuple(sorted({line["table"] for line in _read(FILE)}))
+    return tuple(sorted({line["table"] for line in read_quotes(FILE)}))
 
 
 def quoted_figures(table: str) -> list[QuotedFigure]:
@@ -106,8 +91,8 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
             task=line["task"],
             fields={"stage": "distilled"} | {name: read(line[name]) for name, read in _FIELDS.items() if line[name]},
             metric=line["metric"],
-            mean=_share(line["mean"]),
-            sd=_share(line["sd"]) if line["sd"] else None,
+            mean=share(line["mean"]),
+            sd=share(line["sd"]) if line["sd"] else None,
             text=line["mean"] + (f" ± {line['sd']}" if line["sd"] else ""),
             size_bytes=float(line["size_mb"]) * 1e6 if line["size_mb"] else None,
         )
@@ -119,22 +104,23 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
 def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
     """Return label -> share, from 0 to 1, of the original or augmented rows in table B.1; empty if unknown."""
     return {
-        line["metric"].removeprefix("share of "): _share(line["mean"])
+        line["metric"].removeprefix("share of "): share(line["mean"])
         for line in _lines("B.1")
         if (line["task"], line["augmented"]) == (task, str(augmented).lower())
     }
 
 
 @functools.cache
-def _read(path: Path) -> tuple[dict[str, str], ...]:
+def read_quotes(path: Path) -> tuple[dict[str, str], ...]:
+    """Return the lines of a file of quoted figures."""
     with path.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 def _lines(table: str) -> list[dict[str, str]]:
-    return [line for line in _read(FILE) if line["table"] == table]
+    return [line for line in read_quotes(FILE) if line["table"] == table]
 
 
-def _share(percent: str) -> float:
+def share(percent: str) -> float:
     """Return '78.3' as the float nearest to 0.783, unlike 78.3 / 100."""
     return float(f"{percent}e-2")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from common.errors import UserError
 from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
@@ -213,11 +211,12 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
     for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
         groups = grouped(own, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
         by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
-        found.append(_split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
+        found.append(split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
     return found
 
 
-def _split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:
+def split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:
+    """Return the groups of a split, teachers first."""
     return SplitResults(task, split, tuple(sorted(groups, key=lambda group: not group.is_teacher)))
 
 
@@ -267,61 +266,3 @@ def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
     if len(splits) > 1:  # calibration bins belong to a single split
         row |= {"ece": mean(by_split[split].get("ece") for split in splits), "calibration": None}
     return row
-
-
-def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
-    """Return the seed groups of a task in several experiments, by name, over its test splits, teachers first.
-
-    Only the last model of a chain of actions is included. If there are several test splits, a seed's score is the mean
-    over them. A group shared by several experiments, such as their teacher, is included once. Raises UserError if no
-    experiment has a test row of the task.
-    """
-    rows = {
-        name: [row for row in _last_models(own) if row["task"] == task and row["split"].startswith("test")]
-        for name, own in experiments.items()
-    }
-    splits = list(dict.fromkeys(row["split"] for own in rows.values() for row in own))
-    found: dict[str, SeedGroup] = {}
-    for experiment, own in rows.items():
-        models = grouped(own, lambda row: str((row["model"], row["seed"], row.get("cell"))))
-        means = [row for model in models.values() if (row := mean_over_splits(model, splits))]
-        for group in _renamed(experiment, [group for results in group_rows(means) for group in results.groups]):
-            scores = sorted((row["model"], str(row["seed"]), str(row["metrics"])) for row in group.rows)
-            found.setdefault(str(scores), group)
-    if not found:
-        raise UserError(f"no model of {task} was scored on test in {' or '.join(rows)}")
-    return _split_results(task, " and ".join(splits), found.values())
-
-
-def _last_models(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows, without those of models from which others in the same cell or chain were built."""
-    cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
-    used = {id(row) for own in cells.values() for row in own if any(_made_from(other, row) for other in own)}
-    return [row for row in rows if id(row) not in used]
-
-
-def _made_from(row: Row, other: Row) -> bool:
-    """Return whether a row's model was built from another row's; decided by the names if the row does not record it."""
-    if "made_from" in row:
-        return other.get("config_hash") in row["made_from"]
-    return str(row["model"]).startswith(f"{other['model']}+")
-
-
-def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:
-    """Yield the groups renamed to their cells' labels ('FFN-Hash25, 4 bits'), or to the experiment for a single cell.
-
-    If names are equal, the suffix of the actions is added. Groups of a chain keep their names.
-    """
-
-    def name_of(group: SeedGroup) -> str:
-        cell = group.rows[0].get("cell")
-        if cell is None:
-            return group.name
-        return ", ".join(str(label) for axis, label in cell.items() if axis != "task") or experiment
-
-    counts = Counter(map(name_of, groups))
-    for group in groups:
-        name = name_of(group)
-        if counts[name] > 1 and "cell" in group.rows[0]:
-            name = f"{name} {actions_suffix(group.rows[0])}".rstrip()
-        yield dataclasses.replace(group, name=name)

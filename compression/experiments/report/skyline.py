@@ -127,8 +127,7 @@ def _name_skyline(axes: Axes, panel: Panel) -> None:
     """Write the names of the skyline's models in a column at the left, each with a line to its point.
 
     The area above and to the left of a skyline is free, and lines to names in the same order do not cross, so names
-    only move upwards. The axes, whose x is logarithmic, are extended to the left so that the names fit next to all points.
-
+    only move upwards. The axes, whose x is logarithmic, are extended to the left so that the names fit.
     """
     renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent()
     texts = [axes.text(0.01, 0, point.label, transform=axes.transAxes, **_LABEL) for point in panel.best]

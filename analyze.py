@@ -10,14 +10,14 @@ Without a flag that names an analysis, it prints --model-size, --model-disk-size
 
 from common.cli import print_json, run_script
 from common.config import parse_flags
-from common.store.settings import start
+from common.progress import show_bars
 from compression.analysis.settings import AnalyzeSettings
 
 
 def main() -> None:
     """Parse flags, analyse the model, and print the results."""
     settings = parse_flags(AnalyzeSettings, None, __doc__)
-    start(settings)
+    show_bars(settings.loadbar)
     from compression.analysis.analyze import analyze  # PyTorch loads here, after the flags are checked
     from compression.analysis.text import describe
 

@@ -10,14 +10,14 @@ An interrupted command resumes when it is run again.
 
 from common.cli import run_script
 from common.config import parse_flags
-from common.store.settings import start
+from common.progress import show_bars
 from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def main() -> None:
     """Parse flags, run the actions, and print where each model is."""
     settings = parse_flags(CompressSettings, None, __doc__, defaults_for)
-    start(settings)
+    show_bars(settings.loadbar)
     from compression.shrinking.chain import compress  # PyTorch loads here, after the flags are checked
 
     for folder in compress(settings):

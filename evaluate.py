@@ -15,7 +15,7 @@ from typing import Any
 
 from common.cli import print_json, run_script
 from common.config import parse_flags
-from common.store.settings import start
+from common.progress import show_bars
 from common.tables import human_bytes
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
@@ -25,7 +25,7 @@ from compression.evaluation.settings import EvaluateSettings
 def main() -> None:
     """Parse flags, score the model, and print the results."""
     settings = parse_flags(EvaluateSettings, None, __doc__)
-    start(settings)
+    show_bars(settings.loadbar)
     if settings.probe is not None:
         probed = probe(settings)
         print_json(probed) if settings.json_ else print(probe_text(probed))

@@ -11,14 +11,14 @@ The teacher is saved as models/<task>/<name> in the workspace. An interrupted co
 
 from common.cli import run_script
 from common.config import parse_flags
-from common.store.settings import start
+from common.progress import show_bars
 from common.teachers.settings import FinetuneSettings, defaults_for
 
 
 def main() -> None:
     """Parse flags, fine-tune, and print where the teacher is."""
     settings = parse_flags(FinetuneSettings, None, __doc__, defaults_for)
-    start(settings)
+    show_bars(settings.loadbar)
     from common.teachers.finetune import finetune  # PyTorch loads here, after the flags are checked
 
     print(f"teacher saved in {finetune(settings)}")

@@ -17,7 +17,7 @@ from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.data.split import read_report
 from common.data.tasks import load_task
-from common.store.settings import start
+from common.progress import show_bars
 from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 
@@ -25,7 +25,7 @@ from compression.augmentation.settings import PreprocessSettings
 def main() -> None:
     """Parse flags, run the actions, and print how many rows each one built."""
     settings = parse_flags(PreprocessSettings, None, __doc__)
-    start(settings)
+    show_bars(settings.loadbar)
     done = preprocess(settings)
     if settings.json_:
         print_json({"rows": done, "report": read_report(settings.paths, load_task(settings.task).name)})

@@ -115,7 +115,7 @@ def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
     Values from files and defaults are not checked: several commands may share them, and not all of these use them.
     """
     for name in typed:
-        reasons = [each.unused().get(name) for each in settings if name in type(each).model_fields]
+        reasons = [part.unused().get(name) for part in settings if name in type(part).model_fields]
         if reasons and all(reasons):
             raise UserError(f"{flag(name)} has no effect {reasons[0]}")
 
@@ -209,34 +209,34 @@ def parse_flags(
     cls: type[S],
     argv: Sequence[str] | None,
     description: str | None,
-    defaults: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: {},
+    defaults: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: {},
     usage: str = "%(prog)s [flags]",
 ) -> S:
     """Return settings parsed from a command line; flags override the YAML file of `--config FILE`.
 
-    `defaults` maps the given values to further defaults (such as those of a student's settings file), which --help
-    shows.
+    `defaults` maps the values of file and flags to further defaults, such as those of a student's settings file; --help
+    shows them.
     Raises UserError for an unknown flag, a flag without effect, a stray word, a bad value or a bad file.
     """
     layered = further_defaults(cls, defaults, _read(_make_parser(cls.model_fields), argv)[0])
     parser = _make_parser(
         cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
     )
-    given, typed, unknown = _read(parser, argv)
+    values, typed, unknown = _read(parser, argv)
     _refuse(unknown, cls.model_fields)
-    settings = build(cls, layered, given, names_are=flag)
+    settings = build(cls, layered, values, names_are=flag)
     check_used(typed, [settings])
     return settings
 
 
 def further_defaults(
-    cls: type[Settings], defaults: Callable[[dict[str, Any]], dict[str, Any]], given: dict[str, Any]
+    cls: type[Settings], defaults: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return defaults(given). Raises UserError if `defaults` cannot read a value's type."""
+    """Return defaults(values). Raises UserError if `defaults` cannot read a value's type."""
     try:
-        return defaults(given)
+        return defaults(values)
     except (TypeError, AttributeError):
-        build(cls, given, names_are=flag)
+        build(cls, values, names_are=flag)
         raise
 
 
@@ -246,20 +246,20 @@ def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple
     Raises UserError for a flag that no class has.
     """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
-    given, typed, unknown = _read(_make_parser(together), argv)
+    values, typed, unknown = _read(_make_parser(together), argv)
     _refuse(unknown, together)
-    strange = [name for name in given if name not in together]  # from --config's file
+    strange = [name for name in values if name not in together]  # from --config's file
     if strange:
         raise UserError(f"unknown setting {strange[0]!r}{nearest(strange[0], together)}")
-    return [{name: given[name] for name in given if name in cls.model_fields} for cls in classes], typed
+    return [{name: values[name] for name in values if name in cls.model_fields} for cls in classes], typed
 
 
 def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return the values from the --config file and the flags, the fields set by flags, and the unknown words."""
     namespace, unknown = parser.parse_known_args(argv)
-    given = vars(namespace)
-    config = given.pop("config", None)
-    return {**(load_yaml(Path(config)) if config else {}), **given}, list(given), unknown
+    values = vars(namespace)
+    config = values.pop("config", None)
+    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), unknown
 
 
 def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
@@ -322,10 +322,10 @@ def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {"Most used": list(cls.most_used)} if cls.most_used else {}
     for base in cls.__mro__:
         inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
-        own = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
-        if own:
+        fields = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
+        if fields:
             title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
-            groups.setdefault(title, []).extend(name for name in cls.model_fields if name in own)
+            groups.setdefault(title, []).extend(name for name in cls.model_fields if name in fields)
     return groups
 
 

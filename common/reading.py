@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from common.errors import UserError
+from common.errors import UserError, first_line
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -38,4 +38,4 @@ def unreadable(path: Path, error: Exception, kind: str = "a Parquet file") -> Us
     """
     if isinstance(error, OSError) and error.errno:
         return UserError(f"{path}: cannot be read ({os.strerror(error.errno)})")
-    return UserError(f"{path}: damaged, or not {kind} ({(str(error).splitlines() or [type(error).__name__])[0]})")
+    return UserError(f"{path}: damaged, or not {kind} ({first_line(error)})")

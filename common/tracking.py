@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.errors import UserError
+from common.errors import UserError, first_line
 
 MONGO_SECONDS = 3
 """Seconds to wait for a MongoDB's answer."""
@@ -98,22 +98,22 @@ class _Observer:
         self.started = self.failed = False
         self.lock = threading.Lock()  # heartbeats come from another thread
 
-    def started_event(self, ex_info: dict[str, Any], **given: Any) -> Any:
+    def started_event(self, ex_info: dict[str, Any], **event: Any) -> Any:
         # A copy of ex_info: sacred's files write their own paths into it, which other observers cannot read.
-        identity = self.inner.started_event(ex_info=dict(ex_info), **given)
+        identity = self.inner.started_event(ex_info=dict(ex_info), **event)
         self.started = True
         return identity
 
-    def forward(self, event: str, **given: Any) -> None:
+    def forward(self, event: str, **details: Any) -> None:
         if not self.started:
             return  # another observer refused the run before this one had started
         with self.lock:
             try:
-                getattr(self.inner, event)(**given)
+                getattr(self.inner, event)(**details)
             except Exception as error:
                 self.recover()
                 if not self.failed:
-                    print(f"warning: the record in {self.shown} is incomplete: {_first_line(error)}", file=sys.stderr)
+                    print(f"warning: the record in {self.shown} is incomplete: {first_line(error)}", file=sys.stderr)
                 self.failed = True
 
     log_metrics = functools.partialmethod(forward, "log_metrics")
@@ -134,12 +134,12 @@ class _Database(_Observer):
 
     priority = 10
 
-    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **given: Any) -> Any:
+    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **event: Any) -> Any:
         # The folder's number and random digits, at most the 24 characters that sacred's table holds.
         try:
-            super().started_event(ex_info, _id=f"{_id}-{uuid.uuid4().hex}"[:24], **given)
+            super().started_event(ex_info, _id=f"{_id}-{uuid.uuid4().hex}"[:24], **event)
         except Exception as error:
-            raise UserError(f"observer {self.shown}: {_first_line(error)}") from error
+            raise UserError(f"observer {self.shown}: {first_line(error)}") from error
         return _id
 
 
@@ -150,12 +150,12 @@ class _SqlDatabase(_Database):
         super().__init__(inner, shown)
         self.metrics: dict[str, dict[str, list[Any]]] = {}
 
-    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **given: Any) -> Any:
+    def started_event(self, ex_info: dict[str, Any], _id: Any = None, **event: Any) -> Any:
         from sqlalchemy.exc import SAWarning
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SAWarning)  # about the order in which sacred adds objects; all are saved
-            return super().started_event(ex_info, _id, **given)
+            return super().started_event(ex_info, _id, **event)
 
     def log_metrics(self, metrics_by_name: dict[str, Any], info: dict[str, Any]) -> None:
         for name, new in metrics_by_name.items():
@@ -164,8 +164,8 @@ class _SqlDatabase(_Database):
             series["values"] += new["values"]
             series["timestamps"] += [time.isoformat() for time in new["timestamps"]]
 
-    def heartbeat_event(self, info: dict[str, Any], **given: Any) -> None:
-        super().heartbeat_event(info={**info, "metrics": self.metrics}, **given)
+    def heartbeat_event(self, info: dict[str, Any], **event: Any) -> None:
+        super().heartbeat_event(info={**info, "metrics": self.metrics}, **event)
 
     def recover(self) -> None:
         with contextlib.suppress(Exception):  # the database may be gone for good
@@ -211,7 +211,7 @@ def _sql(url: str, shown: str) -> _Database:
     except ValueError as error:  # the port is not a number; the message could hold a piece of a password
         raise UserError(f"observer {shown}: not a URL of a database") from error
     except sqlalchemy.exc.SQLAlchemyError as error:
-        raise UserError(f"observer {shown}: {_first_line(error)}") from error
+        raise UserError(f"observer {shown}: {first_line(error)}") from error
     # sacred's default session is per thread: a heartbeat's writes would not be saved before the run's end.
     return _SqlDatabase(SqlObserver.create_from(engine, Session(engine)), shown)
 
@@ -247,12 +247,8 @@ def _mongo(url: str, shown: str) -> _Database:
     except ServerSelectionTimeoutError as error:
         raise UserError(f"observer {shown}: no MongoDB answered within {MONGO_SECONDS} seconds") from error
     except (PyMongoError, ValueError) as error:
-        raise UserError(f"observer {shown}: {_first_line(error)} (mongodb://HOST[:PORT]/DATABASE)") from error
+        raise UserError(f"observer {shown}: {first_line(error)} (mongodb://HOST[:PORT]/DATABASE)") from error
     return _MongoDatabase(MongoObserver(client=client, db_name=database), shown)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _has_git() -> bool:

@@ -26,9 +26,10 @@ from common.cli import set_environment
 from common.config import Settings, build
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.progress import show_bars
 from common.stopping import graceful
 from common.store.files import files_in
-from common.store.settings import StageSettings, start
+from common.store.settings import StageSettings
 from compression.experiments.jobs import Job, check_jobs, job_class
 
 __all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
@@ -178,7 +179,7 @@ def _stage(kind: str, settings: dict[str, Any]) -> Iterator[Any]:
     job = Job(kind, _as_typed(job_class(kind), settings))
     check_jobs([job], settings)
     checked = job.settings()
-    start(checked)
+    show_bars(checked.loadbar)
     with _running():
         yield checked
 

@@ -14,12 +14,8 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.Cla
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Match, ast.FunctionDef, ast.ClassDef)
 LEFT = {
     "benchmarks": (7, 81, 2),
-    "common": (0, 12, 0),
     "common/data": (0, 9, 2),
     "common/kinds": (0, 3, 1),
-    "common/launch": (1, 3, 1),
-    "common/store": (0, 1, 0),
-    "common/teachers": (2, 43, 4),
     "common/training": (0, 6, 0),
     "compression/analysis": (2, 6, 2),
     "compression/augmentation": (0, 17, 6),

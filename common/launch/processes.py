@@ -76,8 +76,8 @@ def _devices(workers: int, gpus: int) -> list[str]:
     """
     if gpus < 2:
         return []
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = given.split(",")[:gpus] if given else list(map(str, range(gpus)))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",")[:gpus] if visible else list(map(str, range(gpus)))
     return [names[number % len(names)] for number in range(workers)]
 
 

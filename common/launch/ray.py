@@ -25,13 +25,12 @@ class RayTasks:
             raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
         self._ray = ray
         threads = asked.threads or 1
-        _connect(self._ray, asked.workers, threads)
+        _connect(ray, asked.workers, threads)
         self.at_once = asked.workers or jobs
         self._function = function
-        gpus = 1 if not asked.cpu and self._ray.cluster_resources().get("GPU") else 0
-        # The dispatch loop starts jobs of dead workers again, as for every kind of worker.
-        options = {"max_retries": 0, "num_cpus": threads, "num_gpus": gpus}
-        self._remote = self._ray.remote(run_in_folder).options(**options)
+        gpus = 1 if not asked.cpu and ray.cluster_resources().get("GPU") else 0
+        # No retries: the dispatch loop starts jobs of dead workers again, as for every kind of worker.
+        self._remote = ray.remote(run_in_folder).options(max_retries=0, num_cpus=threads, num_gpus=gpus)
 
     def start(self, jobs: list[JobT]) -> list[Any]:
         """Start jobs."""

@@ -64,7 +64,7 @@ def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label:
             launcher.run(run_part, missing, advance)
     finally:
         _opened.cache_clear()
-    _join([part.shard for part in parts], target)
+    write_row_groups(target, pq.read_schema(parts[0].shard), (pq.read_table(part.shard) for part in parts))
 
 
 def parts_of(source: Path) -> list[tuple[int, int]]:
@@ -86,12 +86,7 @@ def run_part(part: Part, advance: Advance = nothing) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _opened(work: Any, shards: Path) -> Any:
-    """Return `work.open()`, called once per process for all shards of a folder."""
-    return work.open()
-
-
-def _join(shards: list[Path], target: Path) -> None:
-    write_row_groups(target, pq.read_schema(shards[0]), (pq.read_table(shard) for shard in shards))
+    return work.open()  # once per process for all shards of a folder
 
 
 def write_row_groups(target: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:

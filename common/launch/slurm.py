@@ -14,9 +14,10 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic
+from unittest import mock
 
 from common.devices import cpu_cores
-from common.errors import UserError
+from common.errors import UserError, first_line
 from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
 
 DEFAULT_FOLDER = Path(".submitit")
@@ -31,34 +32,34 @@ class SlurmJobs:
 
     def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
         """Raises UserError if submitit or Slurm is not installed, and for an unknown option."""
-        workers, own = asked.workers, {"cluster": "slurm", "folder": DEFAULT_FOLDER, **dict(asked.options)}
-        cluster = own.pop("cluster")
+        options = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **dict(asked.options)}
+        cluster = options.pop("cluster")
         if cluster not in ("slurm", "local"):
             raise UserError(f"--launcher slurm: unknown cluster {cluster!r}; choose slurm or local")
         if cluster == "slurm" and not all(map(shutil.which, ("sbatch", "srun", "sacct", "scancel"))):
             raise UserError("--launcher slurm: Slurm's sbatch, srun, sacct and scancel are not on this machine")
         self._local = cluster == "local"
-        self._folder = Path(own.pop("folder")) / uuid.uuid4().hex[:8]
+        self._folder = Path(options.pop("folder")) / uuid.uuid4().hex[:8]
         self._task = _Task(function, Path.cwd())
-        if not str(own.get("cpus_per_task", 1)).isdecimal():
-            raise UserError(f"--slurm cpus_per_task={own['cpus_per_task']}: not a number")
-        self._threads = asked.threads or int(own.get("cpus_per_task", 1))
+        if not str(options.get("cpus_per_task", 1)).isdecimal():
+            raise UserError(f"--slurm cpus_per_task={options['cpus_per_task']}: not a number")
+        self._threads = asked.threads or int(options.get("cpus_per_task", 1))
         self._died = self._stopping = False
-        self.at_once = min(jobs, (workers or cpu_cores()) if self._local else _LARGEST_ARRAY)
-        given = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **own}
-        if workers:
-            given.setdefault("array_parallelism", workers)
+        self.at_once = min(jobs, (asked.workers or cpu_cores()) if self._local else _LARGEST_ARRAY)
+        options = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **options}
+        if asked.workers:
+            options.setdefault("array_parallelism", asked.workers)
         try:
-            self._executor = _executor(cluster, self._folder, given)
+            self._executor = _executor(cluster, self._folder, options)
         except UserError:
             self.close([])
             raise
 
     def start(self, jobs: list[JobT]) -> list[Any]:
         """Submit jobs as one array."""
-        # The threads must be set before PyTorch loads in the job; the path, because jobs start in another folder.
+        # Jobs inherit the variables. PyTorch reads the threads when it loads; jobs start in another folder.
         variables = {"OMP_NUM_THREADS": str(self._threads), "PYTHONPATH": import_path()}
-        with _environment(variables), _one_line("Slurm refuses the jobs"):
+        with mock.patch.dict(os.environ, variables), _one_line("Slurm refuses the jobs"):
             return self._executor.map_array(self._task, jobs)
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
@@ -139,21 +140,6 @@ def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
     return executor
 
 
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables, which submitted jobs inherit, and restore them."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 def _typed(value: Any) -> Any:
     """Return an option as a number or a boolean if it is one: submitit rejects text for these."""
     if not isinstance(value, str):
@@ -170,5 +156,4 @@ def _one_line(what: str) -> Iterator[None]:
     try:
         yield
     except (AssertionError, NameError, RuntimeError, ValueError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(f"{what}: {lines[0]}") from error
+        raise UserError(f"{what}: {first_line(error)}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.store.files import file_sha256, fingerprint, read_json
+from common.store.files import file_sha256, files_in, fingerprint, read_json
 
 MANIFEST = "manifest.json"
 
@@ -34,10 +34,8 @@ class Artifact:
     @classmethod
     def of_folder(cls, folder: Path) -> Artifact:
         """Return a folder from outside the store as an input: its key is a hash of the names and bytes of its files."""
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        return cls(
-            fingerprint([(str(path.relative_to(folder)), file_sha256(path)) for path in files]), folder, folder.name
-        )
+        files = [(str(path.relative_to(folder)), file_sha256(path)) for path in files_in(folder)]
+        return cls(fingerprint(files), folder, folder.name)
 
     def at(self, name: str) -> Artifact:
         """Return one of the artifact's files, or a folder in it, as an input."""

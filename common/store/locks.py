@@ -36,16 +36,17 @@ def only_one(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        lock.acquire(blocking=False)
+        held = lock.acquire(blocking=False)
     except Timeout:
         if not (wait or _waiting.get()):
             raise UserError(f"another command is using {what}; wait for it to finish, or stop it") from None
         say(f"another command is using {what}; waiting for it")
-        _wait_for(lock)
-    try:
+        try:
+            held = lock.acquire(poll_interval=_SECONDS_BETWEEN_TRIES, cancel_check=stopping.asked)
+        except Timeout:
+            raise KeyboardInterrupt from None  # the wait has no time limit: only a request to stop ends it
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager
@@ -53,18 +54,9 @@ def if_free(path: Path) -> Iterator[bool]:
     """Hold the lock on `path` if no other process does; never waits. Yields whether it is held."""
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        lock.acquire(blocking=False)
+        held = lock.acquire(blocking=False)
     except Timeout:
         yield False
         return
-    try:
+    with held:
         yield True
-    finally:
-        lock.release()
-
-
-def _wait_for(lock: FileLock) -> None:
-    try:
-        lock.acquire(poll_interval=_SECONDS_BETWEEN_TRIES, cancel_check=stopping.asked)
-    except Timeout:
-        raise KeyboardInterrupt from None  # the wait has no time limit: only a request to stop ends it

@@ -4,7 +4,6 @@ import functools
 from pathlib import Path
 
 from common.config import Settings
-from common.progress import show_bars
 from common.seeds import DEFAULT_SEED
 from common.store.step import Context
 from common.store.store import Store
@@ -54,8 +53,3 @@ class StageSettings(WorkspaceSettings):
     def context(self, name: str = "") -> Context:
         """Return the context of a step of this command. name: the artifact's name in messages."""
         return Context(self.cpu, self.force, name=name)
-
-
-def start(settings: StageSettings) -> None:
-    """Apply the settings that act on the whole process."""
-    show_bars(settings.loadbar)

@@ -100,6 +100,8 @@ class Store(Workspace):
         work = self._work(key)
         self._remove_replaced(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
+        parent = inputs.get("parent")
+        before = read_manifest(folder_of(parent.path)).actions if parent else ()
         input_keys = {role: artifact.key for role, artifact in inputs.items()}
         with whole_folder(folder) as partial:
             write_json(partial / MANIFEST, {"inputs": input_keys})  # read by `clean`, which keeps them
@@ -121,8 +123,8 @@ class Store(Workspace):
                 key=key,
                 settings=step.model_dump(mode="json"),
                 inputs=input_keys,
-                actions=(*_actions(inputs), Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
-                parent=inputs["parent"].name if "parent" in inputs else None,
+                actions=(*before, Action(kind=step.kind(), settings=step.model_dump(mode="json"))),
+                parent=parent.name if parent else None,
                 facts=facts,
                 files={
                     str(path.relative_to(partial)): path.stat().st_size
@@ -188,10 +190,6 @@ class Store(Workspace):
             raise UserError(f"{link}: a folder of that name exists that this program did not create") from None
         finally:
             new.unlink(missing_ok=True)
-
-
-def _actions(inputs: dict[str, Artifact]) -> tuple[Action, ...]:
-    return read_manifest(folder_of(inputs["parent"].path)).actions if "parent" in inputs else ()
 
 
 def _with_names(message: str, inputs: dict[str, Artifact]) -> str:

@@ -86,12 +86,12 @@ def _search(folder: str) -> list[str]:
 
 def _remove_leftover(path: Path) -> None:
     """Remove a temporary file or folder of a dead process; a file set aside gets its name back if that is free."""
-    found = _NAME.fullmatch(path.name)
-    if found is None or _is_alive(path, Process(found[2], int(found[3]), int(found[4]))):
+    match = _NAME.fullmatch(path.name)
+    if match is None or _is_alive(path, Process(match[2], int(match[3]), int(match[4]))):
         return
     with contextlib.suppress(OSError):
-        if found[5] and not os.path.lexists(path.with_name(found[1])):
-            path.rename(path.with_name(found[1]))
+        if match[5] and not os.path.lexists(path.with_name(match[1])):
+            path.rename(path.with_name(match[1]))
         elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -67,22 +67,22 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
-    common = {"task": task, "answers": answers_of(task)}
     folder = _folder_of_ours(settings)
     task.kind.check_adoption(task, settings.arch, ours=folder is not None)
     if folder:
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)
-        about = {"source": str(folder), "arch": config.arch, "max_tokens": config.settings["max_tokens"]}
-        return Adopt(**common, **about).make(settings, settings.model_name or config.name)
-    if is_fairseq(settings.arch):
+        source, arch, max_tokens, name = str(folder), config.arch, config.settings["max_tokens"], config.name
+    elif is_fairseq(settings.arch):
         raise UserError(
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
         )
-    source, name = resolve(settings.arch, settings.paths.downloads())
-    _check_hugging_face(settings.arch, source, task)
-    about = {"source": source, "arch": name, "max_tokens": settings.max_tokens}
-    return Adopt(**common, **about).make(settings, settings.model_name or name)
+    else:
+        source, arch = resolve(settings.arch, settings.paths.downloads())
+        _check_hugging_face(settings.arch, source, task)
+        max_tokens, name = settings.max_tokens, arch
+    step = Adopt(task=task, answers=answers_of(task), source=source, arch=arch, max_tokens=max_tokens)
+    return step.make(settings, settings.model_name or name)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
@@ -143,11 +143,11 @@ def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task
     if outputs != task.outputs:
         raise UserError(f"--as-is: {arch} has {outputs} outputs, {task.name} needs {task.outputs}")
     theirs = [normalise(name).casefold() for name in names]
-    own = {normalise(label).casefold(): label for label in task.labels}
-    if not names or theirs == list(own):
+    expected = {normalise(label).casefold(): label for label in task.labels}
+    if not names or theirs == list(expected):
         return
-    if sorted(theirs) != sorted(own):
+    if sorted(theirs) != sorted(expected):
         raise UserError(f"--as-is: {arch} has the labels {', '.join(names)}; {task.name} has {', '.join(task.labels)}")
     too = ", and label_values in the same order" if task.label_values else ""
-    order = ", ".join(own[name] for name in theirs)
+    order = ", ".join(expected[name] for name in theirs)
     raise UserError(f"--as-is: {arch} has the labels in another order; write labels: [{order}]{too} in {task.argument}")

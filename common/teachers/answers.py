@@ -43,12 +43,12 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     header = column_names(path, kind)
     texts = list(text_columns(path, header, task).values())
-    answers, read = _answer_columns(path, header, task)
+    columns, read = _answer_columns(path, header, task)
     index: dict[tuple[str, ...], int] = {}
     first = [index.setdefault(sentences, row) for row, sentences in enumerate(zip(*rows.sentences(), strict=True))]
     words = task.kind.word_counts(rows.sentence1, rows.sentence2)
-    found: dict[int, tuple[int, np.ndarray]] = {}
-    for line, cells in read_rows(path, kind, [*texts, *answers]):
+    answers: dict[int, tuple[int, np.ndarray]] = {}
+    for line, cells in read_rows(path, kind, [*texts, *columns]):
         check()
         try:
             sentences = tuple(as_sentence(cell) for cell in cells[: len(texts)])
@@ -58,17 +58,17 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
                 continue
             if words is not None and len(values) != words[row]:
                 raise UserError(f"{len(values)} tags for {words[row]} words")
-            if row in found and not np.array_equal(found[row][1], values):
-                raise UserError(f"the answer differs from that in {_place(kind, found[row][0])} for the same text")
-            found.setdefault(row, (line, values))
+            if row in answers and not np.array_equal(answers[row][1], values):
+                raise UserError(f"the answer differs from that in {_place(kind, answers[row][0])} for the same text")
+            answers.setdefault(row, (line, values))
         except UserError as error:
             raise UserError(f"{path} {_place(kind, line)}: {error}") from None
-    if missing := [row for row in first if row not in found]:
+    if missing := [row for row in first if row not in answers]:
         text = " | ".join(column[missing[0]] for column in rows.sentences())
         raise UserError(
             f"{path}: no answer for {len(missing):,} of the {len(rows):,} rows of {name}, such as {text[:_SHOWN]!r}"
         )
-    values = [found[row][1] for row in first]
+    values = [answers[row][1] for row in first]
     return np.stack(values) if words is None else padded(np.concatenate(values), words)
 
 
@@ -83,12 +83,12 @@ def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list
         if whole in header:
             return [whole], lambda cells, convert=convert: convert(finite_numbers(_of_object(cells[0], task.labels)))
         columns = {f"{prefix}_{label}" for label in task.labels}
-        given = [name for name in header if name.startswith(f"{prefix}_")]
-        if given and set(given) != columns:
-            wrong = [*sorted(set(given) - columns), *sorted(columns - set(given))][0]
-            problem = "belongs to no label" if wrong in given else "is missing"
+        present = [name for name in header if name.startswith(f"{prefix}_")]
+        if present and set(present) != columns:
+            wrong = [*sorted(set(present) - columns), *sorted(columns - set(present))][0]
+            problem = "belongs to no label" if wrong in present else "is missing"
             raise UserError(f"{path}: column {wrong!r} {problem}; {task.name} has the labels {', '.join(task.labels)}")
-        if given:
+        if present:
             ordered = [f"{prefix}_{label}" for label in task.labels]
             return ordered, lambda cells, convert=convert: convert(finite_numbers(cells))
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]

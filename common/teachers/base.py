@@ -43,11 +43,9 @@ class Teacher(Protocol):
 
         `advance` is called with the number of rows done since its last call.
         """
-        ...
 
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of the few rows in `split`, as one padded batch."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,18 +68,15 @@ class MaskedLM(Protocol):
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
         """Return the pieces of each sentence, cut at the longest sequence the model reads."""
-        ...
 
     def words(self) -> list[str]:
         """Return, by piece id, the whole word the piece is, or "" for special tokens and parts of words."""
-        ...
 
     def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
         """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
         ids: int64 [batch, length]; index: int64 [batch]. Only these positions go through the output layer.
         """
-        ...
 
 
 def batched_logits(

@@ -56,7 +56,7 @@ def draw_rows(inputs: Inputs, seed: int, share: float, bootstrap: float = 1.0) -
         chosen = rows_of_sources(more, kept)
         if others:  # source_rows has the source of a pair's first text alone
             texts = zip(*more.take(chosen).sentences(), strict=True)
-            chosen = chosen[[others.isdisjoint(each) for each in texts]]
+            chosen = chosen[[others.isdisjoint(pair) for pair in texts]]
         rows[name] = chosen[drawn(len(chosen), bootstrap, seed, "bootstrap")]
         split = concatenate(split, more.take(rows[name]))
     return split, rows
@@ -74,5 +74,5 @@ def with_answers(inputs: Inputs, task: Task, split: Split, rows: Mapping[str, np
     """
     parts = [saved_logits(task, inputs[f"logits {name}"])[chosen] for name, chosen in rows.items()]
     logits = task.kind.join_logits(parts)
-    own = np.arange(len(split)) < len(rows["train"])
-    return split.with_choices(task, logits, split.labelled & own), logits
+    of_train = np.arange(len(split)) < len(rows["train"])
+    return split.with_choices(task, logits, split.labelled & of_train), logits

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pydantic
 
 from common.data.split import Split, file_name, is_augmented, load_split, read_split
+from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
 from common.store.artifact import Artifact
@@ -16,7 +17,7 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
 from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
-from common.teachers.logits_file import check_source, is_logits_file, read_logits, teacher_sizes
+from common.teachers.logits_file import is_logits_file, read_description, read_logits
 from common.teachers.step import answers_of
 from common.training.models import read_config
 
@@ -76,14 +77,16 @@ def import_logits(
     if known and not known.imported:
         raise UserError(f"{teacher} is already a model of {task.name}; give the imported logits another --model-name")
     rows = list(map(file_name, names))
-    if is_logits_file(path):
-        check_source(path, task, paths)
+    description = read_description(path) if is_logits_file(path) else None
+    if description:
+        check_no_overlap(description.trained_on, task, paths)
     for name in rows:
         _logits(path, task, load_split(paths, task, name), name)
     context = Context(force=force, name=teacher)
-    sizes = known.sizes if known and not force else teacher_sizes(path)
-    about = Imported(name=teacher, answers={**answers_of(task), "task": task.models_task}, sizes=sizes)
-    store.make(about, context, alias=alias)
+    source = known if known and not force else description
+    answers = {**answers_of(task), "task": task.models_task}
+    step = Imported(name=teacher, answers=answers, sizes=source.sizes if source else {})
+    store.make(step, context, alias=alias)
     for name in rows:
         kind = "augmented" if is_augmented(task, name) else name
         step = ImportedLogits(task=task, names=(teacher, name), rows=kind, file=path)

@@ -24,20 +24,14 @@ from common.teachers.huggingface.pretrained import quiet_transformers
 from common.training.checkpoint import load_tensors
 from common.training.models import WEIGHTS_FILE
 
-_FAIRSEQ_SIZES = {
-    "hidden_size": "encoder_embed_dim",
-    "num_attention_heads": "encoder_attention_heads",
-    "num_hidden_layers": "encoder_layers",
-    "intermediate_size": "encoder_ffn_embed_dim",
-    "hidden_act": "activation_fn",
+_SIZES = {
+    "hidden_size": ("encoder_embed_dim", "dim"),
+    "num_attention_heads": ("encoder_attention_heads", "n_heads"),
+    "num_hidden_layers": ("encoder_layers", "n_layers"),
+    "intermediate_size": ("encoder_ffn_embed_dim", "hidden_dim"),
+    "hidden_act": ("activation_fn", "activation"),
 }
-_DISTILBERT_SIZES = {
-    "hidden_size": "dim",
-    "num_attention_heads": "n_heads",
-    "num_hidden_layers": "n_layers",
-    "intermediate_size": "hidden_dim",
-    "hidden_act": "activation",
-}
+"""BERT's names of sizes -> fairseq's and DistilBERT's."""
 _FAIRSEQ_EMBEDDINGS = {
     "embed_tokens": "word_embeddings",
     "embed_positions": "position_embeddings",
@@ -78,14 +72,14 @@ def layers_config(folder: Path) -> dict[str, Any]:
         )
     if architecture.activation_fn != "gelu":
         raise UserError(f"{folder.name}: its activation is {architecture.activation_fn}, a student's is gelu")
-    sizes = {theirs: getattr(architecture, own) for theirs, own in _FAIRSEQ_SIZES.items()}
+    sizes = {usual: getattr(architecture, name) for usual, (name, _) in _SIZES.items()}
     more = {"max_position_embeddings": architecture.max_positions + PAD + 1, "type_vocab_size": 1}
     return {"model_type": "roberta", "pad_token_id": PAD, "layer_norm_eps": _NORM_EPS, **sizes, **more}
 
 
 def with_usual_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config.json of transformers with BERT's names of sizes, which DistilBERT (Sanh et al., 2019) lacks."""
-    return {**{usual: config[own] for usual, own in _DISTILBERT_SIZES.items() if own in config}, **config}
+    return {**{usual: config[name] for usual, (_, name) in _SIZES.items() if name in config}, **config}
 
 
 def has_layers(folder: Path) -> bool:
@@ -107,13 +101,13 @@ def as_bert(tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]) -> d
     Positions that no text uses are left out. config: the teacher's config.json.
     """
     kind = config.get("model_type")
-    found = {name.removeprefix(f"{kind}."): tensor.float().cpu() for name, tensor in tensors.items()}
+    renamed = {name.removeprefix(f"{kind}."): tensor.float().cpu() for name, tensor in tensors.items()}
     if kind == "roberta":
-        parts = {name: name.rpartition(".") for name in found}
-        found = {f"{_HEAD.get(parts[name][0], parts[name][0])}.{parts[name][2]}": found[name] for name in found}
+        parts = {name: name.rpartition(".") for name in renamed}
+        renamed = {f"{_HEAD.get(module, module)}.{part}": renamed[name] for name, (module, _, part) in parts.items()}
         positions = "embeddings.position_embeddings.weight"
-        found[positions] = found[positions][config["pad_token_id"] + 1 :]
-    return found
+        renamed[positions] = renamed[positions][config["pad_token_id"] + 1 :]
+    return renamed
 
 
 def load_encoder(folder: Path, device: torch.device) -> Any:
@@ -127,25 +121,25 @@ def load_encoder(folder: Path, device: torch.device) -> Any:
     words = len(tensors["embeddings.word_embeddings.weight"])
     config = transformers.RobertaConfig(vocab_size=words, **layers_config(folder))
     model = transformers.RobertaModel(config, add_pooling_layer=False)
-    own = model.state_dict()
-    wrong = [name for name in own if name not in tensors or tensors[name].shape != own[name].shape]
+    expected = model.state_dict()
+    wrong = [name for name in expected if name not in tensors or tensors[name].shape != expected[name].shape]
     if wrong:
         raise UserError(f"{folder.name}: {wrong[0]} is missing, or has another shape than {ARCHITECTURE_FILE} says")
-    model.load_state_dict({name: tensors[name] for name in own})
+    model.load_state_dict({name: tensors[name] for name in expected})
     return model.to(device)
 
 
 def _fairseq_tensors(folder: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of fairseq's encoder with the names of transformers' RobertaModel."""
     _, tensors = read_folder(folder)
-    found = {}
+    renamed = {}
     for name, tensor in tensors.items():
         module, _, kind = name.removeprefix("encoder.sentence_encoder.").rpartition(".")
         if module in _FAIRSEQ_EMBEDDINGS:
-            found[f"embeddings.{_FAIRSEQ_EMBEDDINGS[module]}.{kind}"] = tensor
+            renamed[f"embeddings.{_FAIRSEQ_EMBEDDINGS[module]}.{kind}"] = tensor
         elif module.startswith("layers."):
             _, number, module = module.split(".", 2)
             if module in _FAIRSEQ_LAYER:
-                found[f"encoder.layer.{number}.{_FAIRSEQ_LAYER[module]}.{kind}"] = tensor
-    width = found["embeddings.word_embeddings.weight"].shape[1]
-    return {**found, "embeddings.token_type_embeddings.weight": torch.zeros(1, width)}
+                renamed[f"encoder.layer.{number}.{_FAIRSEQ_LAYER[module]}.{kind}"] = tensor
+    width = renamed["embeddings.word_embeddings.weight"].shape[1]
+    return {**renamed, "embeddings.token_type_embeddings.weight": torch.zeros(1, width)}

@@ -1,7 +1,6 @@
 """A teacher's logits over some rows, as Parquet, one column for each output."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,18 +144,18 @@ def generate(
         step: Step = MeanLogits(task=task, names=(config.name, rows))
     else:
         kind = "augmented" if is_augmented(task, rows) else rows
-        about = {"task": task, "names": (teacher, rows), "rows": kind, "launcher": launcher or Launcher()}
+        step = Logits(task=task, names=(teacher, rows), rows=kind, launcher=launcher or Launcher(), precision=precision)
         if precision == "auto":
-            steps = [Logits(**about, precision=each) for each in _PRECISIONS]
-            precision = _there(store, steps, alias) or best_precision(pick_device(cpu))
-        step = Logits(**about, precision=precision)
+            precision = _saved_precision(store, step, alias) or best_precision(pick_device(cpu))
+            step = step.model_copy(update={"precision": precision})
     context = Context(cpu, force, name=f"{config.name} over {rows}")
     return store.make(step, context, alias=alias, file=LOGITS_FILE, replace=True).path
 
 
-def _there(store: Store, steps: Sequence[Logits], alias: Path) -> Precision | None:
+def _saved_precision(store: Store, step: Logits, alias: Path) -> Precision | None:
     """Return the precision of the logits that the alias names, else of those in the store, else of unfinished ones."""
-    keys = {step.precision: step.key(step.inputs(store)) for step in steps}
+    inputs = step.inputs(store)
+    keys = {name: step.model_copy(update={"precision": name}).key(inputs) for name in _PRECISIONS}
     for is_there in (lambda key: points_to(alias, key), store.get, store.is_unfinished):
         for precision, key in keys.items():
             if is_there(key):

@@ -18,7 +18,6 @@ from safetensors import SafetensorError, safe_open
 
 from common.config import Settings, build
 from common.data.split import Split, file_name, load_split, read_metadata
-from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
 from common.reading import unreadable
@@ -69,7 +68,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
     if np.isinf(values).any():
         raise UserError(f"{teacher}: a logit is too large for a 16-bit float")
     folder, config = find_model(paths, task, teacher)
-    about = About(
+    description = About(
         task=task.name,
         labels=task.labels,
         teacher=teacher,
@@ -77,7 +76,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         sizes=config.sizes if config.imported else _sizes(folder),
         parts=tuple(parts),
     )
-    table = as_table(task.kind, values).replace_schema_metadata({_KEY: about.model_dump_json()})
+    table = as_table(task.kind, values).replace_schema_metadata({_KEY: description.model_dump_json()})
     with whole_file(path) as partial:
         pq.write_table(table, partial, compression="zstd", use_dictionary=False, use_byte_stream_split=True)
 
@@ -99,24 +98,14 @@ def _count_weights(file: Path) -> int:
     try:
         with safe_open(file, framework="numpy") as tensors:
             slices = [tensors.get_slice(name) for name in tensors.keys()]  # noqa: SIM118 - not a mapping
-            return sum(math.prod(each.get_shape()) for each in slices if "F" in each.get_dtype())
+            return sum(math.prod(part.get_shape()) for part in slices if "F" in part.get_dtype())
     except SafetensorError as error:
         raise UserError(f"{file}: damaged or truncated weights ({error})") from error
-
-
-def teacher_sizes(path: Path) -> dict[str, int]:
-    """Return the sizes of the teacher of a file of logits; empty if they are unknown."""
-    return _about(path).sizes if is_logits_file(path) else {}
 
 
 def is_logits_file(path: Path) -> bool:
     """Return whether a file is one that `write_logits` wrote."""
     return path.suffix.lower() == ".parquet" and _KEY in read_metadata(path)
-
-
-def check_source(path: Path, task: Task, paths: Workspace) -> None:
-    """Raise UserError if a file's teacher was trained on rows of a task that overlaps this one."""
-    check_no_overlap(_about(path).trained_on, task, paths)
 
 
 def read_logits(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
@@ -125,23 +114,24 @@ def read_logits(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     name: the rows' name in messages. Raises UserError if the file is damaged or has logits for other labels or other
     rows.
     """
-    about = _about(path)
-    if about.labels != task.labels:
-        theirs, own = (", ".join(labels) or "none" for labels in (about.labels, task.labels))
-        raise UserError(f"{path}: logits of the labels {theirs}; {task.name} has {own}")
-    first = 0
-    for part in about.parts:
+    description = read_description(path)
+    if description.labels != task.labels:
+        theirs, expected = (", ".join(labels) or "none" for labels in (description.labels, task.labels))
+        raise UserError(f"{path}: logits of the labels {theirs}; {task.name} has {expected}")
+    first, total = 0, sum(part.count for part in description.parts)
+    for part in description.parts:
         if part.fingerprint == rows.text_fingerprint:
-            return _values(path, task, rows, slice(first, first + part.count), sum(each.count for each in about.parts))
+            return _values(path, task, rows, slice(first, first + part.count), total)
         first += part.count
-    held = ", ".join(f"{part.rows} ({part.count:,})" for part in about.parts)
+    held = ", ".join(f"{part.rows} ({part.count:,})" for part in description.parts)
     raise UserError(
-        f"{path}: has logits for the rows {held} of {about.task}, but not for the present "
+        f"{path}: has logits for the rows {held} of {description.task}, but not for the present "
         f"{len(rows):,} rows of {name}; were they prepared from other files, or with another --seed?"
     )
 
 
-def _about(path: Path) -> About:
+def read_description(path: Path) -> About:
+    """Return the description in a file of logits. Raises UserError if it is damaged."""
     try:
         return build(About, json.loads(read_metadata(path)[_KEY]))
     except (ValueError, RecursionError, UserError) as error:
@@ -160,16 +150,14 @@ def _values(path: Path, task: Task, rows: Split, where: slice, count: int) -> np
         part = table.slice(where.start, where.stop - where.start)
         if part.num_rows != len(rows):
             raise UserError(f"{part.num_rows:,} rows of logits for {len(rows):,} texts")
-        if words is not None and any((pc.list_value_length(each).to_numpy() != words).any() for each in part.columns):
+        if words is not None and any(
+            (pc.list_value_length(column).to_numpy() != words).any() for column in part.columns
+        ):
             raise UserError("the numbers of words differ from those of the texts")
-        if not all(np.isfinite(_flat(column)).all() for column in part.columns):
-            raise UserError("a logit is not a number")
         logits = from_table(task.kind, part).astype(np.float32)
+        numbers = task.outputs * int(len(rows) if words is None else words.sum())
+        if np.isfinite(logits).sum() != numbers:  # after a row's last word they are NaN
+            raise UserError("a logit is not a number")
     except (pa.ArrowException, OSError, ValueError, UserError) as error:
         raise unreadable(path, error, f"logits of {task.name}") from error
     return logits
-
-
-def _flat(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the numbers of a column, or those in its lists."""
-    return (column.combine_chunks().flatten() if pa.types.is_list(column.type) else column).to_numpy()

@@ -66,7 +66,6 @@ def mpnet(downloads: Path) -> Path:
 
 
 def _is_right(folder: Path) -> bool:
-    """Return whether the folder is there, with the right weights."""
     return all((folder / name).is_file() for name in _FILES) and file_sha256(folder / WEIGHTS_FILE) == _SHA256
 
 

@@ -139,11 +139,11 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         return self.model_name or "ensemble"
 
 
-def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults, below YAML and flags, of the given encoder: MPNet's, or a RoBERTa's for the given task."""
-    arch = str(given.get("arch", ""))
+def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults, below YAML and flags, of the chosen encoder: MPNet's, or a RoBERTa's for the chosen task."""
+    arch = str(chosen.get("arch", ""))
     name = "roberta" if is_fairseq(arch) else arch
     values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}
     recipes = values.pop("tasks", {})
-    adapted = {"lr": 1e-3} if str(given.get("adapters", 0)) != "0" and name != "roberta" else {}
-    return {**values, **recipes.get(given.get("task"), {}), **adapted}
+    adapted = {"lr": 1e-3} if str(chosen.get("adapters", 0)) != "0" and name != "roberta" else {}
+    return {**values, **recipes.get(chosen.get("task"), {}), **adapted}

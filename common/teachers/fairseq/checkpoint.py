@@ -70,10 +70,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"GLOBAL (\S+)", str(error))
-        if wanted is None:
+        refused = re.search(r"GLOBAL (\S+)", str(error))
+        if refused is None:
             raise UserError(f"{path}: refused, the weights-only loader cannot read it") from error
-        raise UserError(f"{path}: refused, it holds more than weights and settings ({wanted[1]})") from error
+        raise UserError(f"{path}: refused, it holds more than weights and settings ({refused[1]})") from error
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise UserError(f"{path}: damaged or unreadable checkpoint ({type(error).__name__})") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
@@ -87,12 +87,12 @@ def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
     Raises UserError when it is not of a RoBERTa.
     """
     state = load_checkpoint(path)
-    given = _model_settings(state)
-    if not str(given.get("arch", given.get("_name", ""))).startswith("roberta"):
-        raise UserError(f"{path}: not a RoBERTa model (fairseq architecture {given.get('arch', 'unknown')})")
-    if given.get("max_positions") is None and given.get("tokens_per_sample"):
-        given["max_positions"] = given["tokens_per_sample"]  # as RobertaModel.build_model does
-    known = {name: given[name] for name in Architecture.model_fields if given.get(name) is not None}
+    settings = _model_settings(state)
+    if not str(settings.get("arch", settings.get("_name", ""))).startswith("roberta"):
+        raise UserError(f"{path}: not a RoBERTa model (fairseq architecture {settings.get('arch', 'unknown')})")
+    if settings.get("max_positions") is None and settings.get("tokens_per_sample"):
+        settings["max_positions"] = settings["tokens_per_sample"]  # as RobertaModel.build_model does
+    known = {name: settings[name] for name in Architecture.model_fields if settings.get(name) is not None}
     try:
         architecture = build(Architecture, known)
     except UserError as error:
@@ -140,16 +140,16 @@ def load_into(
 
     Names, shapes and number must be the model's. Raises UserError naming the first tensor that differs.
     """
-    own = model.state_dict()
-    for name in sorted({*own, *tensors}):
+    expected = model.state_dict()
+    for name in sorted({*expected, *tensors}):
         may_lack = not set(optional).isdisjoint(name.split("."))
         fault = None
-        if name not in own:
+        if name not in expected:
             fault = None if may_lack else "is not part of it"
         elif name not in tensors:
             fault = None if may_lack or name.endswith(".version") else "is missing"
-        elif own[name].shape != tensors[name].shape:
-            fault = f"has shape {list(tensors[name].shape)}, not {list(own[name].shape)}"
+        elif expected[name].shape != tensors[name].shape:
+            fault = f"has shape {list(tensors[name].shape)}, not {list(expected[name].shape)}"
         if fault:
             raise UserError(f"{source}: not a RoBERTa of this architecture: {name} {fault}")
-    model.load_state_dict({**own, **{name: tensor for name, tensor in tensors.items() if name in own}})
+    model.load_state_dict({**expected, **{name: tensors[name] for name in expected if name in tensors}})

@@ -67,9 +67,8 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
             chunks.append(EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens))
             of_row = np.array(tokens["overflow_to_sample_mapping"])
             for row, context in enumerate(contexts[rows]):
-                own = np.flatnonzero(of_row == row)
-                parts = [_piece_spans(tokens, window) for window in own]
-                counts.append(len(own))
+                parts = [_piece_spans(tokens, window) for window in np.flatnonzero(of_row == row)]
+                counts.append(len(parts))
                 words.append(_places(word_spans(context), parts))
         lengths = np.array(list(map(len, words)), np.int64)
         whole = np.concatenate(words) if words else np.zeros((0, 3), np.int32)
@@ -88,7 +87,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         hold the answer is enough (Alberti et al., 2019, section 3).
         """
         first, last = encoded.first_windows[rows], encoded.first_windows[rows + 1]
-        windows = np.concatenate([np.arange(*each) for each in zip(first, last, strict=True)])
+        windows = np.concatenate([np.arange(*limits) for limits in zip(first, last, strict=True)])
         with autocast(self.dtype, self.device):
             output = self.model(**self._arguments(encoded.windows, windows))
         logits = torch.stack([output.start_logits, output.end_logits], 2).float()  # [windows, tokens, 2]
@@ -98,10 +97,10 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         places, counts = encoded.words.pad(rows)
         window = offsets_of(last - first)[:-1, None] + places[..., 0]
         index = torch.from_numpy(window[..., None] * logits.shape[1] + places[..., 1:]).to(self.device)
-        found = logits.flatten(0, 1).gather(0, index.flatten(0, 1)).unflatten(0, index.shape[:2])
-        found = torch.cat([none[:, None], found[:, 1:]], 1)
+        of_words = logits.flatten(0, 1).gather(0, index.flatten(0, 1)).unflatten(0, index.shape[:2])
+        of_words = torch.cat([none[:, None], of_words[:, 1:]], 1)
         past = torch.from_numpy(np.arange(places.shape[1]) >= counts[:, None]).to(self.device)
-        return found.masked_fill(past[..., None], torch.nan)
+        return of_words.masked_fill(past[..., None], torch.nan)
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return the logits of every row, float32 [n, 1 + words, 2], NaN after a row's last word."""
@@ -138,7 +137,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
 
 def _piece_spans(tokens: Any, window: int) -> tuple[int, np.ndarray]:
     """Return the index of a window's first context piece, and the characters of all of these, int64 [pieces, 2]."""
-    inside = np.flatnonzero(np.array([each == 1 for each in tokens.sequence_ids(window)]))
+    inside = np.flatnonzero([text == 1 for text in tokens.sequence_ids(window)])
     spans = np.array(tokens["offset_mapping"][window], np.int64)
     return int(inside[0]) if len(inside) else 0, spans[inside].reshape(-1, 2)
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.errors import UserError
+from common.errors import UserError, first_line
 from common.teachers.base import Pieces
-from common.teachers.huggingface.pretrained import check_complete, first_line, load_pretrained, most_tokens
+from common.teachers.huggingface.pretrained import check_complete, load_pretrained, most_tokens
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Settings, vocabulary and weights of a model; pickled weights are not read."""

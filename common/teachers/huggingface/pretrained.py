@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from common.errors import UserError
+from common.errors import UserError, first_line
 from common.store.files import folder_name
 from common.teachers.packages import minilm, mpnet
 from common.training.models import WEIGHTS_FILE
@@ -46,13 +46,13 @@ def load_pretrained(
     new_head: bool = False,
     tokenizer_settings: dict[str, Any] | None = None,
     settings: Path | None = None,
-    **given: Any,
+    **changes: Any,
 ) -> tuple[Any, Any, list[str]]:
     """Return tokenizer and model (float32) of a folder or hub name, and the sorted names of the model's new tensors.
 
     New tensors are those that the files lack, such as those of an untrained head, and with `new_head` those of a head
     whose shape differs. head: a class of transformers; settings: folder of the tokenizer and config.json, if not
-    `source`; given: changes to config.json. Weights are safetensors, never pickles, and code that comes with a model is
+    `source`; changes: to config.json. Weights are safetensors, never pickles, and code that comes with a model is
     never executed. Raises UserError that names `what`, the tensors whose shape differs from config.json, or a pickle.
     """
     _refuse_pickles(Path(source))
@@ -60,7 +60,7 @@ def load_pretrained(
     try:
         files = {"pretrained_model_name_or_path": settings or source, "trust_remote_code": False}  # None would ask
         tokenizer = transformers.AutoTokenizer.from_pretrained(**files, **(tokenizer_settings or {}))
-        config = transformers.AutoConfig.from_pretrained(**files, **given)
+        config = transformers.AutoConfig.from_pretrained(**files, **changes)
         model, loaded = getattr(transformers, head).from_pretrained(
             source,
             config=config,
@@ -72,10 +72,10 @@ def load_pretrained(
         )
     except Exception as error:  # transformers raises OSError, ValueError, SafetensorError and more for bad folders
         raise UserError(f"no {what} could be loaded from {source}: {first_line(error)}") from error
-    shapes = {name: (list(theirs), list(own)) for name, theirs, own in loaded["mismatched_keys"]}
+    shapes = {name: (list(theirs), list(expected)) for name, theirs, expected in loaded["mismatched_keys"]}
     wrong = [
-        f"{name} has shape {theirs}, not {own}"
-        for name, (theirs, own) in sorted(shapes.items())
+        f"{name} has shape {theirs}, not {expected}"
+        for name, (theirs, expected) in sorted(shapes.items())
         if not (new_head and _is_head(model, name))
     ]
     if wrong:
@@ -101,7 +101,7 @@ def in_encoder(model: Any, name: str) -> bool:
 
 
 def _is_head(model: Any, name: str) -> bool:
-    """Return whether a tensor belongs to the head, or to the pooler below it, which only some encoders come with."""
+    # The pooler is below the head, and only some encoders come with it.
     return not in_encoder(model, name) or "pooler" in name.split(".")
 
 
@@ -131,11 +131,6 @@ def most_tokens(model: Any) -> int | None:
     embeddings = getattr(model.base_model, "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return longest if longest is None or padding is None else longest - padding - 1
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or its class."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def quiet_transformers() -> Any:

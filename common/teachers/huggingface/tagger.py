@@ -38,7 +38,7 @@ class HuggingFaceTagger(HuggingFaceTeacher):
         words = [text.split(" ") for text in split.sentence1]
         tokens = self.tokenizer(words, is_split_into_words=True, truncation=True, max_length=self.max_tokens)
         pieces = [[(piece, 0) for piece in row] for row in tokens["input_ids"]]
-        first_pieces = [_first_pieces(tokens.word_ids(row), len(each)) for row, each in enumerate(words)]
+        first_pieces = [_first_pieces(tokens.word_ids(row), len(text)) for row, text in enumerate(words)]
         text = EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens)
         longest = max(map(len, words), default=1)
         return TaggedText(text.ids, text.offsets, EncodedText.from_lists(first_pieces, 1, (0,), longest))

@@ -10,16 +10,15 @@ from safetensors import SafetensorError
 
 from common.data.split import Split
 from common.devices import autocast
-from common.errors import UserError
+from common.errors import UserError, first_line
 from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.store.workspace import workspace_of
-from common.teachers.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.base import Attention, States, batched_logits
+from common.teachers.huggingface.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.huggingface.pretrained import (
     SUBFOLDER,
     check_complete,
-    first_line,
     in_encoder,
     listed,
     load_pretrained,
@@ -59,12 +58,17 @@ class HuggingFaceTeacher:
         Raises UserError if something cannot be loaded, or if tensors of the encoder are missing or have another shape.
         """
         names = dict(enumerate(labels or ["score"]))
-        given = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
-        given["problem_type"] = MULTI_LABEL if independent else None
+        changes = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
+        changes["problem_type"] = MULTI_LABEL if independent else None
         if attention_dropout is not None:
-            given |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
+            changes |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         self.tokenizer, self.model, self._new = load_pretrained(
-            source, self.head, new_head=new_head, tokenizer_settings=self.tokenizer_settings, settings=settings, **given
+            source,
+            self.head,
+            new_head=new_head,
+            tokenizer_settings=self.tokenizer_settings,
+            settings=settings,
+            **changes,
         )
         check_complete(source, self.model, self._new, new_head)
         self.model.to(device)
@@ -75,16 +79,22 @@ class HuggingFaceTeacher:
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "HuggingFaceTeacher":
         """Return a teacher written by `save`. Raises UserError if the encoder of its adapters is missing."""
         config, file = read_config(folder), folder / SUBFOLDER / ADAPTERS_FILE
-        given = config.labels, config.outputs, device, dtype, config.settings["max_tokens"]
-        if not file.exists():
-            return cls(folder / SUBFOLDER, *given, independent=config.task_kind.independent)._to_answer()
-        base = read_base(file)
-        encoder, _ = resolve(encoder_path(workspace_of(folder), base))
-        independent = config.task_kind.independent
-        teacher = cls(encoder, *given, new_head=True, settings=folder / SUBFOLDER, independent=independent)
-        load_adapters(teacher.model, file)
-        teacher.model.to(device)
-        teacher.base = base
+        base = read_base(file) if file.exists() else None
+        teacher = cls(
+            folder / SUBFOLDER if base is None else resolve(encoder_path(workspace_of(folder), base))[0],
+            config.labels,
+            config.outputs,
+            device,
+            dtype,
+            config.settings["max_tokens"],
+            new_head=base is not None,
+            settings=folder / SUBFOLDER,
+            independent=config.task_kind.independent,
+        )
+        if base is not None:
+            load_adapters(teacher.model, file)
+            teacher.model.to(device)
+            teacher.base = base
         return teacher._to_answer()
 
     def _to_answer(self) -> "HuggingFaceTeacher":
@@ -181,11 +191,11 @@ def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Att
     finally:
         if attention is not None:
             model.set_attn_implementation(usual)
-    found = output.attentions or () if attention else ()
-    if attention and (not found or any(tensor is None or tensor.dim() != 4 for tensor in found)):
+    maps = output.attentions or () if attention else ()
+    if attention and (not maps or any(tensor is None or tensor.dim() != 4 for tensor in maps)):
         raise _no_attention(model, attention, "its layers do not return them")
     lengths = arguments["attention_mask"].sum(1)
-    hidden, heads = ([tensor.float() for tensor in some] for some in (output.hidden_states, found))
+    hidden, heads = ([tensor.float() for tensor in some] for some in (output.hidden_states, maps))
     return States(hidden, heads, lengths, output.get("logits"))
 
 
@@ -196,13 +206,13 @@ def _return_attention(model: Any, attention: Attention) -> None:
 
     AttentionInterface.register(_SCORES, _attention_with_scores)
     AttentionMaskInterface.register(_SCORES, eager_mask)
-    wanted = _SCORES if attention == "scores" else "eager"
+    implementation = _SCORES if attention == "scores" else "eager"
     try:
-        model.set_attn_implementation(wanted)
+        model.set_attn_implementation(implementation)
     except (ValueError, NotImplementedError) as error:
         raise _no_attention(model, attention, first_line(error)) from error
     # Models with their own attention, such as DeBERTa, stay unchanged without an error.
-    if attention == "scores" and model.config._attn_implementation != wanted:
+    if attention == "scores" and model.config._attn_implementation != implementation:
         raise _no_attention(model, attention, "it has an implementation of its own")
 
 

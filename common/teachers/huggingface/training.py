@@ -22,10 +22,8 @@ from common.training.metrics import main_score
 from common.training.optimizers import eager
 from common.training.settings import LogitsSettings
 
-
-def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """Return (folder or hub name for transformers, short name) of an --arch; transformers downloads from the hub."""
-    return pretrained.resolve(arch, downloads)
+resolve = pretrained.resolve
+"""Transformers downloads from the hub when it loads a model."""
 
 
 def train(
@@ -50,9 +48,17 @@ def train(
     precision = _precision(settings, device, begun_with)
     dtype = pick_dtype(precision, device)
     seed_everything(seed)
-    given = source, task.labels, task.outputs, device, dtype, settings.max_tokens
-    more = {"independent": task.kind.independent, "attention_dropout": settings.attention_dropout}
-    teacher = teacher_class(task.kind)(*given, new_head=True, **more)
+    teacher = teacher_class(task.kind)(
+        source,
+        task.labels,
+        task.outputs,
+        device,
+        dtype,
+        settings.max_tokens,
+        new_head=True,
+        independent=task.kind.independent,
+        attention_dropout=settings.attention_dropout,
+    )
     if device.type == "cpu":
         teacher.model.set_attn_implementation("eager")  # with dropout, fused attention takes twice as long there
     if settings.adapters:

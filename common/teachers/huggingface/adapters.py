@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from common.errors import UserError
+from common.teachers.huggingface.pretrained import in_encoder
 from common.training.checkpoint import load_tensors, save_tensors
 
 _BLOCK_ENDS = ("attention.output.dense", "output.dense")
@@ -47,12 +48,12 @@ def insert(model: Any, bottleneck: int) -> None:
     for module, adapter in zip(modules, model.adapters, strict=True):
         module.register_forward_hook(lambda _module, _inputs, output, adapter=adapter: adapter(output))
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(_is_trained(model, name))
+        parameter.requires_grad_(not in_encoder(model, name))
 
 
 def save_adapters(model: Any, file: Path, base: str) -> None:
     """Write adapters, head and the name of their encoder. base: the encoder's --arch, such as minilm."""
-    trained = {name: tensor for name, tensor in model.state_dict().items() if _is_trained(model, name)}
+    trained = {name: tensor for name, tensor in model.state_dict().items() if not in_encoder(model, name)}
     width = model.adapters[0].down.out_features
     save_tensors(file, trained, {"base": base, "base_weights": _digest(model), "adapters": width})
 
@@ -71,22 +72,17 @@ def load_adapters(model: Any, file: Path) -> None:
     insert(model, int(metadata["adapters"]))
     if metadata.get("base_weights") != _digest(model):
         raise UserError(f"{file}: its adapters are for another version of {metadata['base']}; fine-tune again")
-    known = {name: tensor.shape for name, tensor in model.state_dict().items() if _is_trained(model, name)}
+    known = {name: tensor.shape for name, tensor in model.state_dict().items() if not in_encoder(model, name)}
     if {name: tensor.shape for name, tensor in tensors.items()} != known:
         raise UserError(f"{file}: its adapters do not fit {metadata['base']}")
     model.load_state_dict(tensors, strict=False)
-
-
-def _is_trained(model: Any, name: str) -> bool:
-    """Return whether a parameter belongs to the adapters or the head, and not to the encoder."""
-    return not name.startswith(f"{model.base_model_prefix}.")
 
 
 def _digest(model: Any) -> str:
     """Return the SHA-256 of the encoder's own tensors."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        if not _is_trained(model, name):
+        if in_encoder(model, name):
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -25,17 +25,15 @@ from compression.experiments.report.pivot_sizes import (
     Size,
     Sizes,
     kinds_of,
-    known_speeds,
     quoted_sizes,
-    size_entries,
-    size_heads,
+    size_columns,
     sizes_of,
 )
 from compression.experiments.report.record import ExperimentRecord, TableLayout
 from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import DASH, Stat, mean, mean_over_splits, name_without_seed, stat
-from compression.experiments.report.speed_columns import speed_notes
+from compression.experiments.report.speed_columns import HEADINGS, speed_notes
 from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
 
 SEEDS = 4
@@ -104,7 +102,8 @@ class Pivot:
     @property
     def speeds(self) -> list[str]:
         """Names of the speeds known for any row. They are shown together with the sizes."""
-        return known_speeds(row.sizes for row in (*self.baselines, *self.rows))
+        sizes = [size for row in (*self.baselines, *self.rows) for size in row.sizes.values()]
+        return [name for name in HEADINGS if any(name in size.speeds for size in sizes)]
 
     @property
     def quotes_sizes(self) -> bool:
@@ -124,7 +123,8 @@ class Pivot:
         shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
         one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
         heads = [Head((SHORT.get(axis, axis) if short else axis,), numeric=False) for axis in self.layout.rows]
-        heads += size_heads(every[0].sizes, self.has_ratios, thesis, self.speeds) if sizes else []
+        measures = size_columns(every[0].sizes, self.has_ratios, thesis, self.speeds) if sizes else []
+        heads += [head for _, head, _ in measures]
         for column in (self.columns[i] for i in shown):
             heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
 
@@ -133,8 +133,7 @@ class Pivot:
             last = max((i for i, label in enumerate(row.labels) if label), default=0)
             mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
             labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
-            own = (row.sizes, row.thesis, self.has_ratios, thesis, self.speeds)
-            numbers = size_entries(*own) if sizes else []
+            numbers = [entry(row.sizes[kind], row.thesis.get(kind, Size())) for kind, _, entry in measures]
             return Line([*labels, *numbers, *(row.scores[i] for i in shown)], "quoted" if row.quoted else "")
 
         baselines = [line(row) for row in self.baselines if quoted or not row.quoted]

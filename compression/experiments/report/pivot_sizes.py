@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -63,39 +64,33 @@ def quoted_sizes(figures: Iterable[QuotedFigure], kinds: Mapping[str, Sequence[s
     return found
 
 
-def known_speeds(rows: Iterable[Sizes]) -> list[str]:
-    """Return the names of the speeds known for any of the rows, in the order of HEADINGS."""
-    known = {name for sizes in rows for each in sizes.values() for name in each.speeds}
-    return [name for name in HEADINGS if name in known]
+def size_columns(
+    kinds: Iterable[str], ratios: bool, quoted: bool, speeds: Sequence[str]
+) -> list[tuple[str, Head, Callable[[Size, Size], Entry]]]:
+    """Return the columns of sizes: kind of tasks, heading, and the entry of a row's own size and the thesis's.
 
-
-def size_heads(kinds: Iterable[str], ratios: bool, quoted: bool, speeds: Sequence[str]) -> list[Head]:
-    """Return the heads of `size_entries`."""
-    heads = []
-    for parameters, size, ending in map(_NAMES.__getitem__, kinds):
-        heads += [Head((parameters,)), Head((f"{size}, MB",))]
-        heads += [Head((f"{size}, × smaller",))] if ratios else []
-        if quoted:
-            heads += [Head((f"{size}, MB, thesis (quoted)",), quoted=True)]
-            heads += [Head((f"{size}, × smaller, thesis (quoted)",), quoted=True)]
-        heads += [Head((f"{HEADINGS[name]}{ending}",)) for name in speeds]
-    return heads
-
-
-def size_entries(own: Sizes, thesis: Sizes, ratios: bool, quoted: bool, speeds: Sequence[str]) -> list[Entry]:
-    """Return the entries of a row's sizes for each kind of tasks.
-
-    These are parameters and MB; the ratio if `ratios`; the thesis's MB and ratio if `quoted`; then the given speeds.
+    ratios: with the times smaller; quoted: with the thesis's sizes; speeds: names in HEADINGS.
     """
-    entries = []
-    for kind, each in own.items():
-        entries += [number_entry(each.parameters), _megabytes(each.size)]
-        entries += [ratio_entry(each.ratio)] if ratios else []
-        if quoted:
-            theirs = thesis.get(kind, Size())
-            entries += [_megabytes(theirs.size), ratio_entry(theirs.ratio)]
-        entries += [speed_entry(name, each.speeds.get(name)) for name in speeds]
-    return entries
+    columns = []
+    for kind in kinds:
+        parameters, size, ending = _NAMES[kind]
+        measured = [
+            (True, parameters, lambda ours, _: number_entry(ours.parameters)),
+            (True, f"{size}, MB", lambda ours, _: _megabytes(ours.size)),
+            (ratios, f"{size}, × smaller", lambda ours, _: ratio_entry(ours.ratio)),
+        ]
+        printed = [
+            (quoted, f"{size}, MB, thesis (quoted)", lambda _, thesis: _megabytes(thesis.size)),
+            (quoted, f"{size}, × smaller, thesis (quoted)", lambda _, thesis: ratio_entry(thesis.ratio)),
+        ]
+        columns += [(kind, Head((title,)), entry) for shown, title, entry in measured if shown]
+        columns += [(kind, Head((title,), quoted=True), entry) for shown, title, entry in printed if shown]
+        columns += [(kind, Head((f"{HEADINGS[name]}{ending}",)), partial(_speed, name)) for name in speeds]
+    return columns
+
+
+def _speed(name: str, ours: Size, _: Size) -> Entry:
+    return speed_entry(name, ours.speeds.get(name))
 
 
 def _pair(task: str) -> bool:

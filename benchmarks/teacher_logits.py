@@ -26,6 +26,7 @@ import torch
 from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.data.split import Split
+from common.kinds.registry import LABELS
 from common.progress import show_bars
 from common.store.artifact import MANIFEST, Manifest
 from common.store.files import write_json
@@ -50,7 +51,7 @@ def plain_logits(teacher: HuggingFaceTeacher, split: Split) -> np.ndarray:
 def load_teacher(source: str) -> HuggingFaceTeacher:
     """Return a teacher with a randomly initialised classifier for two labels."""
     torch.manual_seed(1)
-    return HuggingFaceTeacher(source, ("no", "yes"), 2, torch.device("cpu"), torch.float32, MAX_TOKENS)
+    return HuggingFaceTeacher(source, LABELS, ("no", "yes"), torch.device("cpu"), torch.float32, MAX_TOKENS)
 
 
 def speed(text: Path | None, rounds: int, rows: int, clock: Callable[[], float]) -> dict[str, Any]:

@@ -292,19 +292,16 @@ def _make_parser(
         group = parser.add_argument_group(title)
         for name in names:
             text = _help_text(name, fields[name], defaults or {})
-            options = argparse_type(fields[name].annotation) | _without_value(fields[name])
+            options = argparse_type(fields[name].annotation)
+            extras = fields[name].json_schema_extra or {}
+            if "bare" in extras:  # the value of a flag that is given without one
+                options |= {"nargs": "?", "const": extras["bare"]}
             group.add_argument(flag(name), dest=name, help=text, **options)
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
     if groups:
         group.add_argument("-h", "--help", action="help", help="Show this help, with the defaults in force, and exit")
     return parser
-
-
-def _without_value(field: Any) -> dict[str, Any]:
-    """Return argparse's options for a flag that may be given without a value: the field's extra `bare` is its value."""
-    extras = field.json_schema_extra or {}
-    return {"nargs": "?", "const": extras["bare"]} if "bare" in extras else {}
 
 
 def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:

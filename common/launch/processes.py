@@ -108,7 +108,5 @@ _held: list[FileLock] = []
 
 def _end_with_parent() -> None:
     """End this process when its parent does: a worker whose parent was killed would wait for ever."""
-    parent = parent_process()
-    if parent:
-        parent.join()
-        os._exit(1)
+    parent_process().join()
+    os._exit(1)

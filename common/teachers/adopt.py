@@ -49,15 +49,9 @@ class Adopt(TeacherStep):
                 if (source / name).is_dir():
                     shutil.copytree(source / name, out / name)
             return self.facts(read_config(source).trained_on)
-        teacher_class(self.task.kind)(
-            str(source),
-            self.task.labels,
-            self.task.outputs,
-            torch.device("cpu"),
-            torch.float32,
-            self.max_tokens,
-            independent=self.task.kind.independent,
-        ).save(out)
+        task, device = self.task, torch.device("cpu")
+        teacher = teacher_class(task.kind)(source, task.kind, task.labels, device, torch.float32, self.max_tokens)
+        teacher.save(out)
         return self.facts(())
 
 

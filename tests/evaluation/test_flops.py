@@ -6,6 +6,7 @@ import torch
 from packed_students import ALIGNED, ARCHS, CLASSIFIER, DIM, HIDDEN, KERNEL, TRANSFORMER, TRANSFORMERS, write_student
 
 from common.data.split import Split
+from common.kinds.registry import KINDS
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from compression.evaluation.flops import flops, multiply_out
 from compression.students.saved import load_student
@@ -95,7 +96,7 @@ def test_the_mean_is_over_texts_without_padding(tmp_path):
 
 def test_a_teacher(encoder, tmp_path):
     about = CPU, torch.float32, 50
-    teacher = HuggingFaceTeacher(encoder, ("bad", "good"), 2, *about, new_head=True)
+    teacher = HuggingFaceTeacher(encoder, KINDS["labels"], ("bad", "good"), *about, new_head=True)
     n, width, inner = len(teacher.tokenizer(TEXT)["input_ids"]), 16, 32
     layer = n * (4 * width * width + 2 * width * inner) + 2 * n * n * width
     assert flops(teacher.logits, split([TEXT])) == 2 * (layer + width * width + width * 2)

@@ -38,7 +38,7 @@ def rows_of(*pairs):
 @pytest.fixture(scope="module")
 def answerer(encoder):
     torch.manual_seed(0)
-    return HuggingFaceAnswerer(encoder, ENDS, 2, CPU, torch.float32, 64, new_head=True)
+    return HuggingFaceAnswerer(encoder, ANSWERS, ENDS, CPU, torch.float32, 64, new_head=True)
 
 
 def pieces_of(teacher, question, context):
@@ -105,7 +105,7 @@ def test_a_row_does_not_depend_on_its_batch(answerer):
 
 
 def test_too_few_tokens_are_refused(encoder):
-    teacher = HuggingFaceAnswerer(encoder, ENDS, 2, CPU, torch.float32, 31, new_head=True)
+    teacher = HuggingFaceAnswerer(encoder, ANSWERS, ENDS, CPU, torch.float32, 31, new_head=True)
     with pytest.raises(UserError, match="--max-tokens 31: a question and its context need at least 32"):
         teacher.encode(rows_of((QUESTION, CONTEXT)))
 

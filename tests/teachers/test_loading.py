@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from common.errors import UserError
+from common.kinds.registry import LABELS
 from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
 from common.teachers.huggingface.general import load_general
@@ -44,7 +45,7 @@ def copied(encoder, tmp_path):
 
 
 def loaded(source, outputs=2, **given):
-    return HuggingFaceTeacher(source, ("a", "b", "c")[:outputs], outputs, CPU, torch.float32, 32, **given)
+    return HuggingFaceTeacher(source, LABELS, ("a", "b", "c")[:outputs], CPU, torch.float32, 32, **given)
 
 
 def tuned(workspace, source, **given):
@@ -189,5 +190,5 @@ def test_code_that_comes_with_a_model_is_not_executed(encoder, tmp_path, monkeyp
     edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.Config"})
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks whether to trust the code
     with pytest.raises(UserError, match="no teacher could be loaded"):
-        HuggingFaceTeacher(folder, ("a", "b"), 2, CPU, torch.float32, 128, True)
+        HuggingFaceTeacher(folder, LABELS, ("a", "b"), CPU, torch.float32, 128, True)
     assert not ran.exists()

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError, first_line
+from common.kinds.base import Kind
 from common.kinds.ragged import EncodedText
 from common.progress import Advance, nothing
 from common.store.workspace import workspace_of
@@ -40,26 +41,29 @@ class HuggingFaceTeacher:
     def __init__(
         self,
         source: str | Path,
+        kind: Kind,
         labels: Sequence[str],
-        outputs: int,
         device: torch.device,
         dtype: torch.dtype,
         max_tokens: int,
         new_head: bool = False,
         settings: Path | None = None,
-        independent: bool = False,
         attention_dropout: float | None = None,
     ) -> None:
         """Load encoder and tokenizer from a folder or by name.
 
         new_head: replace a head that is missing or has another width (MNLI's three classes for a task with two) by a
-        new one; settings: folder of the tokenizer and config.json, if not `source`; independent: whether each label has
-        its own probability; attention_dropout: replaces config.json's.
+        new one; settings: folder of the tokenizer and config.json, if not `source`; attention_dropout: replaces
+        config.json's.
         Raises UserError if something cannot be loaded, or if tensors of the encoder are missing or have another shape.
         """
         names = dict(enumerate(labels or ["score"]))
-        changes = {"num_labels": outputs, "id2label": names, "label2id": {v: k for k, v in names.items()}}
-        changes["problem_type"] = MULTI_LABEL if independent else None
+        changes = {
+            "num_labels": kind.outputs(labels),
+            "id2label": names,
+            "label2id": {name: i for i, name in names.items()},
+            "problem_type": MULTI_LABEL if kind.independent else None,
+        }
         if attention_dropout is not None:
             changes |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         self.tokenizer, self.model, self._new = load_pretrained(
@@ -82,14 +86,13 @@ class HuggingFaceTeacher:
         base = read_base(file) if file.exists() else None
         teacher = cls(
             folder / SUBFOLDER if base is None else resolve(encoder_path(workspace_of(folder), base))[0],
+            config.task_kind,
             config.labels,
-            config.outputs,
             device,
             dtype,
             config.settings["max_tokens"],
             new_head=base is not None,
             settings=folder / SUBFOLDER,
-            independent=config.task_kind.independent,
         )
         if base is not None:
             load_adapters(teacher.model, file)

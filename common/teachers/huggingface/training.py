@@ -50,13 +50,12 @@ def train(
     seed_everything(seed)
     teacher = teacher_class(task.kind)(
         source,
+        task.kind,
         task.labels,
-        task.outputs,
         device,
         dtype,
         settings.max_tokens,
         new_head=True,
-        independent=task.kind.independent,
         attention_dropout=settings.attention_dropout,
     )
     if device.type == "cpu":

@@ -63,7 +63,7 @@ def _teacher_speeds(settings: FitSettings, task: Task, rows: Split) -> dict[str,
     device = pick_device(settings.cpu)
     source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
     dtype = pick_dtype("auto", device)
-    teacher = HuggingFaceTeacher(source, task.labels, task.outputs, device, dtype, _LENGTH, new_head=True)
+    teacher = HuggingFaceTeacher(source, task.kind, task.labels, device, dtype, _LENGTH, new_head=True)
     teacher.model.get_input_embeddings().requires_grad_(False)
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
     optimizer = eager(torch.optim.AdamW)(trained, lr=1e-4)

@@ -51,11 +51,8 @@ class _LinearOfLabels:
             model = LogisticRegression(C=strength, max_iter=200).fit(features, labels)
 
         def logits(features: Any) -> np.ndarray:
-            decisions = model.decision_function(features).reshape(features.shape[0], -1)
-            if decisions.shape[1] == 1:  # scikit-learn gives a single score for two classes
-                decisions = np.concatenate([-decisions, decisions], 1)
-            outputs = np.full((len(decisions), len(task.labels)), -np.inf, np.float32)
-            outputs[:, model.classes_] = decisions
+            outputs = np.full((features.shape[0], len(task.labels)), -np.inf, np.float32)
+            outputs[:, model.classes_] = model.predict_log_proba(features)
             return outputs
 
         return logits
@@ -67,11 +64,9 @@ class _LinearOfSeveral(_LinearOfLabels):
     name = "one-vs-rest logistic regression"
 
     def first_rows(self, labels: np.ndarray) -> np.ndarray:
-        """Return a row with each label."""
         return np.unique(labels.argmax(0)[labels.any(0)])
 
     def fit(self, task: Task, features: Any, labels: np.ndarray, strength: float) -> Callable[[Any], np.ndarray]:
-        """Return a function from features to logits."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.multiclass import OneVsRestClassifier
 
@@ -87,11 +82,9 @@ class _LinearOfNumbers(_LinearOfLabels):
     name = "ridge regression"
 
     def first_rows(self, labels: np.ndarray) -> np.ndarray:
-        """Return no row."""
         return np.zeros(0, np.int64)
 
     def fit(self, task: Task, features: Any, labels: np.ndarray, strength: float) -> Callable[[Any], np.ndarray]:
-        """Return a function from features to the scaled numbers, float32 [n, 1]."""
         from sklearn.linear_model import Ridge
 
         model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, labels)

@@ -43,7 +43,6 @@ _KEPT_OF_LABEL = 20
 """Minimum number of rows that each label keeps when rows are drawn."""
 MOST_VALIDATION, MOST_TEST = 1000, 2000
 """Maximum number of rows held out: more cost the teacher time and change a score little."""
-_MEASURED_ROWS = 1000
 _MANY_PARTS = 0.2
 """Only whole texts are held out if more than this share of rows are parts of longer ones."""
 _MOST_WORDS = 2_000_000
@@ -104,12 +103,6 @@ def whole_texts(contents: FileContents) -> int | None:
     long, whole = sum(len(key.split()) >= FEW_WORDS for key in keys), whole_rows(keys)
     labelled = sum(values[row][-1] is not None for row in whole)
     return labelled if long - len(whole) > _MANY_PARTS * long and labelled >= FEWEST_ROWS else None
-
-
-def some_rows(values: Sequence[Row], seed: int) -> list[Row]:
-    """Return random rows for measuring the speed of this machine."""
-    order = np.random.default_rng(derive("fit speeds", seed)).permutation(len(values))
-    return [values[index] for index in order[:_MEASURED_ROWS].tolist()]
 
 
 def write_task(

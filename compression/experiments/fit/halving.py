@@ -6,7 +6,7 @@ Pure functions. All rungs take about the same time, and all candidates of a rung
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from common.config import Settings
 
@@ -47,17 +47,25 @@ class Rung(Settings):
     """Estimated seconds of the rung."""
 
 
-class Score(Settings):
-    """A candidate's result on validation."""
+class Trained(Settings):
+    """One training of a candidate, and its result on validation."""
 
-    score: float
-    """The task's metric, higher is better."""
-    loss: float
-    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
+    name: str
+    model: str
+    """Name of the student in the workspace."""
+    rung: int
+    epochs: int
+    share: float
+    """Share of the training rows."""
     bytes: int
     """Estimated bytes of its packed file."""
-    seconds: float
+    score: float | None = None
+    """The task's metric, higher is better; None if training was stopped or failed."""
+    loss: float = 0.0
+    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
+    seconds: float = 0.0
     """Seconds that training took."""
+    note: str = ""
 
 
 def rung_sizes(candidates: int) -> list[int]:
@@ -108,6 +116,6 @@ def _rung(names: Sequence[str], epochs: int, share: float, costs: Mapping[str, C
     )
 
 
-def best_first(scores: Mapping[str, Score]) -> list[str]:
-    """Return names sorted by validation score, the best first; ties by lower loss, then by smaller file."""
-    return sorted(scores, key=lambda name: (-round(scores[name].score, 6), scores[name].loss, scores[name].bytes))
+def best_first(trained: Iterable[Trained]) -> list[Trained]:
+    """Return students sorted by validation score, the best first; ties by lower loss, then by smaller file."""
+    return sorted(trained, key=lambda student: (-round(student.score, 6), student.loss, student.bytes))

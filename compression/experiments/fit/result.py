@@ -10,23 +10,8 @@ from common.config import Settings
 from common.store.files import whole_file
 from common.tables import text_table
 from compression.experiments.commands import packed_commands
+from compression.experiments.fit.halving import Trained
 from compression.experiments.fit.settings import Baseline
-
-
-class TriedStudent(Settings):
-    """One training of a candidate."""
-
-    name: str
-    rung: int
-    epochs: int
-    share: float
-    """Share of the training rows."""
-    score: float | None
-    """Task's metric on validation; None if training was stopped or failed."""
-    bytes: int
-    """Estimated bytes of its packed file."""
-    seconds: float
-    note: str = ""
 
 
 class FitResult(Settings):
@@ -47,7 +32,7 @@ class FitResult(Settings):
     """Stage -> estimated seconds."""
     stages: dict[str, float]
     """Stage -> seconds taken."""
-    tried: tuple[TriedStudent, ...]
+    tried: tuple[Trained, ...]
     model: str
     """Name of the student in the workspace."""
     metric: str
@@ -116,7 +101,7 @@ def write_output(packed: Path, output: Path | None) -> None:
             shutil.copyfile(packed, partial)
 
 
-def tried_table(tried: tuple[TriedStudent, ...], metric: str) -> str:
+def tried_table(tried: tuple[Trained, ...], metric: str) -> str:
     """Return the candidates of every rung as a table."""
     header = ("rung", "student", "epochs", "rows", f"{metric}, validation", "bytes, about", "seconds", "")
     body = [

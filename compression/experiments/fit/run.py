@@ -32,7 +32,6 @@ from compression.experiments.fit.data import (
     TASK_FILE,
     draw,
     held_out_rows,
-    some_rows,
     whole_texts,
     write_task,
 )
@@ -58,7 +57,7 @@ from compression.experiments.report.results import Row, write_results
 
 _ROOM = 0.96
 """Share of the time that is planned; the rest is a margin in case the machine becomes busier."""
-
+_MEASURED_ROWS = 1000
 _MANY_OF_LABEL = 100
 """With more rows of each label, some are left in train whatever is held out."""
 _MOST_AUGMENTED = 60_000
@@ -136,7 +135,7 @@ def run_fit(
 def _open(settings: FitSettings, contents: FileContents, folder: Path, clock: Clock, start: float) -> Opening:
     """Measure, plan and write the task's files. Returns the opening."""
     usable = len(contents.values)
-    some = dataclasses.replace(contents, values=some_rows(contents.values, settings.seed), test=None)
+    some = dataclasses.replace(contents, values=draw(contents.values, _MEASURED_ROWS, settings.seed), test=None)
     speeds = measure(settings, write_task(folder, settings.experiment, some), start, _ROOM * clock.left)
     held_out = held_out_rows(usable, MOST_VALIDATION) + (0 if contents.test else held_out_rows(usable, MOST_TEST))
     plan = make_plan(speeds, usable, held_out, _ROOM * clock.left)
@@ -208,10 +207,10 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         teacher=taught.why,
         plan=opening.plan.seconds,
         stages=stages.done.seconds,
-        tried=selection.tried,
+        tried=tuple(selection.trained.values()),
         model=winner.model,
         metric=task.all_metrics[0],
-        validation=winner.score.score,
+        validation=winner.score,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
         metrics=rows[0]["metrics"],
         baselines=baselines,

@@ -18,9 +18,8 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.training.metrics import main_score
 from compression.experiments.fit.candidates import Candidate, find_candidates
-from compression.experiments.fit.halving import FINALISTS, Cost, Rung, Score, best_first, plan_rung, rung_sizes
+from compression.experiments.fit.halving import FINALISTS, Cost, Rung, Trained, best_first, plan_rung, rung_sizes
 from compression.experiments.fit.plan import Speeds, reserve_of
-from compression.experiments.fit.result import TriedStudent
 from compression.experiments.fit.speeds import measured_cost
 from compression.experiments.fit.stages import AUGMENTED, Stages
 from compression.experiments.fit.state import PACKED, TEACHER, TRAINED, TUNED
@@ -60,14 +59,6 @@ class Pool(Settings):
     most_epochs: int
 
 
-class Trained(Settings):
-    """A model and its validation score; model: None if it could not be trained."""
-
-    model: str | None
-    score: Score
-    note: str = ""
-
-
 class Selection:
     """The candidates of a fit, their training and their scores."""
 
@@ -77,7 +68,6 @@ class Selection:
         self.stages, self.speeds, self.train, self.taught, self.variants = stages, speeds, train, taught, variants
         validation = load_split(self.settings.paths, stages.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
-        self.tried: tuple[TriedStudent, ...] = ()
         self.trained: dict[tuple[str, int, float], Trained] = {}
         """Keyed by name, epochs and share of rows: if time is short, a rung may repeat those of the previous one."""
         self.slower = 1.0
@@ -94,32 +84,25 @@ class Selection:
         for number, size in enumerate(sizes):
             alive = alive[:size]
             rung = self.state.decide(f"rung {number}", Rung, lambda: self._plan(pool, alive, len(sizes) - number, done))  # noqa: B023
-            scores: dict[str, Score] = {}
+            scored = []
             for name in rung.names:
                 trained = self._train(pool, candidates[name], rung, number, must=not best)
-                if trained.model is not None:
-                    scores[name] = trained.score
-                    if name not in best or best_first({"old": best[name].score, "new": trained.score})[0] == "new":
-                        best[name] = trained
-            alive = best_first(scores) or alive
-            done = rung.epochs if scores and rung.share == 1 else 0
+                if trained.score is not None:
+                    scored.append(trained)
+                    best[name] = best_first([best.get(name, trained), trained])[0]
+            alive = [trained.name for trained in best_first(scored)] or alive
+            done = rung.epochs if scored and rung.share == 1 else 0
         if not best:
             raise self.error or UserError(f"{self.settings.file}: no student could be trained")
-        order = best_first({name: trained.score for name, trained in best.items()})
-        return self._quantized([(candidates[name], best[name]) for name in order], pool)
+        return self._quantized([(candidates[trained.name], trained) for trained in best_first(best.values())], pool)
 
     def _pool(self) -> Pool:
         task, train, speeds = self.stages.task, self.train, self.speeds
         texts = [text for column in train.sentences() for text in column]
         words = float(np.median([len(text.split()) for text in texts[:2000]]))
         pieces = most_pieces(texts[:_VOCABULARY_TEXTS], 30_000)
-        candidates = [
-            candidate
-            for candidate in find_candidates(
-                self.settings.max_bytes, task.pair, task.labels, words, pieces, task.symmetric
-            )
-            if self.taught or not candidate.labels_only
-        ]
+        possible = find_candidates(self.settings.max_bytes, task.pair, task.labels, words, pieces, task.symmetric)
+        candidates = [candidate for candidate in possible if self.taught or not candidate.labels_only]
         if np.mean([any(map(stands_alone, text)) for text in texts[:2000]]) > 0.5:
             # Without spaces, byte pairs of few texts are whole phrases; a hashed word is one letter.
             candidates.sort(key=lambda one: one.embedding_type != "hash")
@@ -129,7 +112,11 @@ class Selection:
         slow = self.speeds.start / 5
         seconds = 10 * sum(len(text.split()) for text in texts) / 150_000 * slow
         own_init = "vectors" if seconds <= 0.015 * self.clock.left else "random"
-        init = "teacher" if self.taught and self._has_time_for_vectors(vocabularies) else own_init
+        # A byte pair is about two word pieces, plus two special tokens; the teacher is loaded for each vocabulary.
+        init = own_init
+        if self.taught:
+            seconds = sum(speeds.load / 3 + 4 * size / speeds.infer for size, _ in vocabularies)
+            init = "teacher" if seconds <= _INIT * self.clock.left else own_init
         costs: dict[str, Cost] = {}
         began, most = time.perf_counter(), _MEASURING * self.clock.left
         for candidate in candidates:  # the most promising first
@@ -147,12 +134,6 @@ class Selection:
             batch_size=batch_size,
             most_epochs=most_epochs,
         )
-
-    def _has_time_for_vectors(self, vocabularies: set[tuple[int, int]]) -> bool:
-        """Return whether computing the teacher's vectors of byte pairs takes only a small part of the time."""
-        # A byte pair is about two word pieces, plus two special tokens; the teacher is loaded for each vocabulary.
-        seconds = sum(self.speeds.load / 3 + 4 * size / self.speeds.infer for size, _ in vocabularies)
-        return seconds <= _INIT * self.clock.left
 
     def _plan(self, pool: Pool, alive: list[str], rungs_left: int, trained: int) -> Rung:
         left = self._for_students()
@@ -173,39 +154,34 @@ class Selection:
         how = candidate.name, rung.epochs, rung.share
         if how in self.trained:
             return self.trained[how]
-        name = f"{candidate.name}-{number + 1}"
+        plan = Trained(
+            name=candidate.name,
+            model=f"{candidate.name}-{number + 1}",
+            rung=number + 1,
+            epochs=rung.epochs,
+            share=rung.share,
+            bytes=candidate.bytes,
+        )
         cost = pool.costs[candidate.name]
         with threads(cost.threads):
             trained = self.trained[how] = self.state.decide(
-                f"{TRAINED} {name}", Trained, lambda: self._distilled(pool, candidate, rung, name, must)
+                f"{TRAINED} {plan.model}", Trained, lambda: self._distilled(pool, candidate, plan, must)
             )
-        self.tried += (
-            TriedStudent(
-                name=candidate.name,
-                rung=number + 1,
-                epochs=rung.epochs,
-                share=rung.share,
-                score=trained.score.score if trained.model else None,
-                bytes=candidate.bytes,
-                seconds=trained.score.seconds,
-                note=trained.note,
-            ),
-        )
-        if trained.model and not must:  # the first training also loads parts of the libraries
-            ratio = trained.score.seconds / cost.of(rung.epochs, rung.share)
+        if trained.score is not None and not must:  # the first training also loads parts of the libraries
+            ratio = trained.seconds / cost.of(rung.epochs, rung.share)
             self.slower = min(5.0, max(0.2, (self.slower + ratio) / 2))
         return trained
 
-    def _distilled(self, pool: Pool, candidate: Candidate, rung: Rung, name: str, must: bool) -> Trained:
+    def _distilled(self, pool: Pool, candidate: Candidate, plan: Trained, must: bool) -> Trained:
+        """Return the planned training with its result, or with a note on why there is none."""
         began = time.perf_counter()
-        estimate = pool.costs[candidate.name].of(rung.epochs, rung.share) * self.slower
+        estimate = pool.costs[candidate.name].of(plan.epochs, plan.share) * self.slower
         limit = None if must else min(2 * estimate + 5, self._for_students())
-        nothing = Score(score=0.0, loss=0.0, bytes=candidate.bytes, seconds=0.0)
         if limit is not None and limit < min(1.0, estimate):
-            return Trained(model=None, score=nothing, note="no time left")
+            return plan.model_copy(update={"note": "no time left"})
         try:
             # All candidates train for the same number of steps; an epoch without variants has fewer.
-            epochs = rung.epochs * (1 + self.variants if candidate.labels_only else 1)
+            epochs = plan.epochs * (1 + self.variants if candidate.labels_only else 1)
             self.stages.run(
                 "students",
                 "compress",
@@ -213,20 +189,20 @@ class Selection:
                 **self._flags(pool, candidate),
                 epochs=epochs,
                 patience=epochs,
-                **({"downsample_data": rung.share} if rung.share < 1 else {}),
+                **({"downsample_data": plan.share} if plan.share < 1 else {}),
                 compression_actions=("distill",),
-                model_name=name,
+                model_name=plan.model,
             )
-            score = self._validate(name, candidate, began)
+            trained = plan.model_copy(update=self._validate(plan.model, began))
         except OutOfTime:
-            return Trained(model=None, score=nothing, note="stopped: out of time")
+            return plan.model_copy(update={"note": "stopped: out of time"})
         except UserError as error:
-            say(f"{name}: {error}")
+            say(f"{plan.model}: {error}")
             self.error = error
-            return Trained(model=None, score=nothing, note=str(error)[:80])
-        took = f"{score.seconds:.0f} s (estimated {estimate:.0f})"
-        say(f"[{self.clock.used:.0f} s] {name}: {score.score:.4f} on validation, {took}")
-        return Trained(model=name, score=score)
+            return plan.model_copy(update={"note": str(error)[:80]})
+        took = f"{trained.seconds:.0f} s (estimated {estimate:.0f})"
+        say(f"[{self.clock.used:.0f} s] {plan.model}: {trained.score:.4f} on validation, {took}")
+        return trained
 
     def _flags(self, pool: Pool, candidate: Candidate) -> dict[str, Any]:
         """Return a candidate's flags of compress.py."""
@@ -240,15 +216,15 @@ class Selection:
             flags |= {"augmented": AUGMENTED} if self.variants else {"only_original_data": True}
         return flags | ({"embedding_init": init} if candidate.embedding_type == "bpe" else {})
 
-    def _validate(self, name: str, candidate: Candidate, began: float) -> Score:
-        """Return a student's result on validation. began: when its training began."""
+    def _validate(self, name: str, began: float) -> dict[str, float]:
+        """Return a student's score and loss on validation, and the seconds since `began`."""
         task = self.stages.task
         student, tokenizer, _ = load_student(self.settings.paths.model(task.name, name), _CPU)
         logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
         targets = torch.from_numpy(task.kind.targets(task, self.held_out.labels))
         loss = task.kind.label_loss(torch.from_numpy(logits), targets).item()
-        score, seconds = main_score(task, self.held_out.labels, logits), round(time.perf_counter() - began, 2)
-        return Score(score=score, loss=loss, bytes=candidate.bytes, seconds=seconds)
+        score = main_score(task, self.held_out.labels, logits)
+        return {"score": score, "loss": loss, "seconds": round(time.perf_counter() - began, 2)}
 
     def _quantized(self, order: list[tuple[Candidate, Trained]], pool: Pool) -> Trained:
         """Return the best finalist, quantized and packed; a student that does not fit is replaced by the next one."""
@@ -256,7 +232,7 @@ class Selection:
         for candidate, trained in order:
             if len(done) == FINALISTS:
                 break
-            last = max((winner.score.seconds for winner in done.values()), default=0.0)
+            last = max((winner.seconds for winner in done.values()), default=0.0)
             if done and self.clock.left < 1.5 * last + self._end():
                 break
             name = f"{candidate.name}-{self.settings.max_bytes}"
@@ -269,7 +245,7 @@ class Selection:
                 self.error = error
         if not done:
             raise self.error or UserError(f"--max-bytes {self.settings.max_bytes}: no student fits")
-        return done[best_first({name: winner.score for name, winner in done.items()})[0]]
+        return best_first(done.values())[0]
 
     def _end(self) -> float:
         # Scoring, baselines and the report.
@@ -300,6 +276,6 @@ class Selection:
                 break
             except OutOfTime:
                 self.state.save(decision, 0)
-        score = self._validate(name, candidate, began)
-        say(f"[{self.clock.used:.0f} s] {name}: {score.score:.4f} on validation, packed")
-        return Trained(model=name, score=score)
+        packed = trained.model_copy(update={"model": name, **self._validate(name, began)})
+        say(f"[{self.clock.used:.0f} s] {name}: {packed.score:.4f} on validation, packed")
+        return packed

@@ -41,10 +41,10 @@ class RunRecord(Settings):
     models: tuple[SavedModel, ...] = ()
     """Distilled, pruned, quantized."""
     error: str | None = None
-    seconds: float
-    work: int
+    seconds: float = 0.0
+    work: int = 0
     """Training rows times epochs, for estimates; 0 if no student was trained, because it was finished before."""
-    started: str
+    started: str = ""
     """In UTC."""
     host: str
     threads: int

@@ -62,31 +62,18 @@ class RunTask:
         """The run's folder in the workspace."""
         return RunFolder(Store(self.workspace), self.id)
 
-    def record(
-        self,
-        seconds: float = 0.0,
-        started: datetime.datetime | None = None,
-        models: Sequence[SavedModel] = (),
-        error: str | None = None,
-        reused: bool = False,
-    ) -> RunRecord:
-        """Return the record of the ended run: finished, or failed if there is an error.
-
-        reused: whether its student was finished before, so that its seconds do not include training.
-        """
+    def record(self, error: str | None = None, **ended: Any) -> RunRecord:
+        """Return the record of the ended run: finished, or failed if there is an error. ended: other fields."""
         return RunRecord(
             id=self.id,
             status="failed" if error else "finished",
             task=self.task,
             settings=self.settings,
             inputs=self.inputs,
-            models=tuple(models),
             error=error,
-            seconds=round(seconds, 3),
-            work=0 if reused else self.rows,
-            started=started.isoformat(timespec="seconds") if started else "",
             host=platform.node(),
             threads=self.threads,
+            **ended,
         )
 
 
@@ -119,7 +106,14 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
         if models:  # manifests have whole seconds
             built = read_manifest(folder.paths.model(run.task, models[0].name)).built
             reused = datetime.datetime.fromisoformat(built) < started.replace(microsecond=0)
-        folder.write(run.record(time.monotonic() - clock, started, models, error, reused))
+        ended = run.record(
+            error,
+            models=models,
+            seconds=round(time.monotonic() - clock, 3),
+            work=0 if reused else run.rows,
+            started=started.isoformat(timespec="seconds"),
+        )
+        folder.write(ended)
     advance(run.rows)
 
 

@@ -194,11 +194,11 @@ def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, en
     given = settings(tmp_path, own_task.labelled_rows(200), encoder, glove, minutes=4.0)
     validate, stopped = selection.Selection._validate, []
 
-    def stop(self, name, candidate, began):
+    def stop(self, name, began):
         if name.endswith("-6000") and not stopped:
             stopped.append(name)
             raise KeyboardInterrupt
-        return validate(self, name, candidate, began)
+        return validate(self, name, began)
 
     monkeypatch.setattr(selection.Selection, "_validate", stop)
     with pytest.raises(KeyboardInterrupt):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from compression.experiments.fit.candidates import Candidate, find_candidates, packed_bytes, widths
-from compression.experiments.fit.halving import Cost, Score, best_first, plan_rung, rung_sizes
+from compression.experiments.fit.halving import Cost, Trained, best_first, plan_rung, rung_sizes
 from compression.experiments.fit.plan import LEAST_SECONDS, Speeds, make_plan
 
 FAST = Speeds(start=3, prepare=4000, words=15, pieces=(18,) * 50, load=4, train=4000, infer=15000)
@@ -114,13 +114,16 @@ def test_a_later_rung_is_never_shorter():
 
 
 def test_the_best_has_the_highest_score_then_the_lowest_loss_then_the_smallest_file():
-    scores = {
-        "low": Score(score=0.8, loss=0.1, bytes=1, seconds=1),
-        "large": Score(score=0.9, loss=0.3, bytes=9, seconds=1),
-        "small": Score(score=0.9, loss=0.3, bytes=5, seconds=1),
-        "sure": Score(score=0.9, loss=0.2, bytes=9, seconds=1),
-    }
-    assert best_first(scores) == ["sure", "small", "large", "low"]
+    def student(name, **result):
+        return Trained(name=name, model=name, rung=1, epochs=1, share=1.0, **result)
+
+    students = [
+        student("low", score=0.8, loss=0.1, bytes=1),
+        student("large", score=0.9, loss=0.3, bytes=9),
+        student("small", score=0.9, loss=0.3, bytes=5),
+        student("sure", score=0.9, loss=0.2, bytes=9),
+    ]
+    assert [trained.name for trained in best_first(students)] == ["sure", "small", "large", "low"]
 
 
 @given(

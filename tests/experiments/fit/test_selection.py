@@ -7,9 +7,9 @@ from common.data.split import Split
 from common.data.tasks import load_task
 from compression.experiments.fit import selection
 from compression.experiments.fit.candidates import find_candidates
-from compression.experiments.fit.halving import Cost, Score
+from compression.experiments.fit.halving import Cost
 from compression.experiments.fit.plan import Speeds
-from compression.experiments.fit.selection import Pool, Selection, Trained
+from compression.experiments.fit.selection import Pool, Selection
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import Clock, State
@@ -30,10 +30,10 @@ def slow_selection(folder, monkeypatch, most_epochs, seconds):
     chosen = Selection(stages, speeds, ROWS, taught=False, variants=0)
     trained = []
 
-    def distilled(pool, candidate, rung, name, must):
-        trained.append((candidate.name, rung.epochs, rung.share))
-        seconds = 2 * costs[candidate.name].of(rung.epochs, rung.share)
-        return Trained(model=name, score=Score(score=0.5, loss=0.1, bytes=1, seconds=seconds))
+    def distilled(pool, candidate, plan, must):
+        trained.append((candidate.name, plan.epochs, plan.share))
+        seconds = 2 * costs[candidate.name].of(plan.epochs, plan.share)
+        return plan.model_copy(update={"score": 0.5, "loss": 0.1, "seconds": seconds})
 
     monkeypatch.setattr(chosen, "_distilled", distilled)
     monkeypatch.setattr(chosen, "_quantized", lambda order, pool: order[0][1])
@@ -47,5 +47,5 @@ def test_a_rung_like_the_one_before_trains_nothing_and_measures_nothing(
     chosen, trained = slow_selection(tmp_path, monkeypatch, most_epochs, seconds)
     chosen.run()
     assert len({(epochs, share) for _, epochs, share in trained}) == rungs
-    assert len(set(trained)) == len(trained) == len(chosen.tried)
+    assert len(set(trained)) == len(trained) == len(chosen.trained)
     assert 1.5 < chosen.slower <= 2.0

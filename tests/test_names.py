@@ -21,7 +21,7 @@ LEFT = {
     "compression/augmentation": (0, 17, 6),
     "compression/distillation": (7, 29, 3),
     "compression/evaluation": (1, 9, 1),
-    "compression/experiments": (8, 79, 7),
+    "compression/experiments": (7, 75, 7),
     "compression/export": (2, 9, 0),
     "compression/inference": (0, 20, 1),
     "compression/packing": (0, 10, 0),

@@ -91,6 +91,16 @@ def test_it_scores_labelled_lines(tmp_path):
     assert "line 1: it does not begin with one of the model's labels" in run("test", path, status=2)
 
 
+def test_a_mark_before_the_first_line_is_skipped(tmp_path):
+    model = str(tiny.ROOT / "zoo" / "sst-2-12k.fwt")
+    assert run("test", model, tiny.ROOT / "tests" / "field" / "labelled-bom.txt").startswith("N\t2\n")
+    texts = b"a lovely film\nawful film\n"
+    for command in ("predict", "predict-prob"):
+        assert run(command, model, lines=b"\xef\xbb\xbf" + texts) == run(command, model, lines=texts)
+    marked = b"\xef\xbb\xbf__label__positive a lovely film\n"
+    assert run("test", model, lines=marked).startswith("N\t1\n")
+
+
 def test_it_describes_and_times_a_model(tmp_path):
     path = zoo_file("sst-2-12k")
     facts = dict(line.split("\t") for line in run("info", path).splitlines())

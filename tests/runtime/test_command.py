@@ -33,6 +33,7 @@ def test_it_prints_labels_and_probabilities(models, run):
         assert label == model.labels[row.argmax()]
         assert shares == [f"{name} {share:.6f}" for name, share in zip(model.labels, row, strict=True)]
     assert run(folder / "bpe.fwt", lines="A wonderful film\ncaf\u00e9\n".encode()) == printed
+    assert run(folder / "bpe.fwt", lines="\ufeffA wonderful film\ncaf\u00e9\n".encode()) == printed
     assert run(folder / "bpe.fwt", lines=b"\n\x00\n").count("\n") == 2
     assert run("--help").startswith("usage: python ")
 

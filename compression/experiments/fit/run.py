@@ -143,7 +143,7 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path, clock: Cl
     if plan.rows < usable:
         notes.append(f"{plan.rows:,} of {usable:,} rows are used, drawn at random: more would exceed the time limit.")
         contents = dataclasses.replace(contents, values=draw(contents.values, plan.rows, settings.seed))
-    contents, rare = _learnable(contents, settings)
+    contents, rare = learnable(contents, settings)
     notes += rare
     whole = whole_texts(contents)
     if whole is not None:
@@ -154,7 +154,7 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path, clock: Cl
     return Opening(task=_in_words(contents), notes=tuple(notes), texts=contents.texts, speeds=speeds, plan=plan)
 
 
-def _learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
+def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
     """Return the contents without labels of which train keeps no row, and a note on them."""
     counts = Counter(itertools.chain.from_iterable(map(labels_of, contents.values)))
     if not contents.labels or min(counts[name] for name in contents.labels) > _MANY_OF_LABEL:

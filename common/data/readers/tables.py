@@ -180,10 +180,11 @@ def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str
     """
     columns = {}
     for field in ("sentence1", "sentence2")[: 1 + task.pair]:
-        names = [name for name in (task.columns[field], field) if name in header]
+        expected = task.columns.get(field, field)
+        names = [name for name in (expected, field) if name in header]
         if not names:
-            shown, wanted = ", ".join(header)[:500] or "an empty file", task.columns[field]
-            raise UserError(f"{path}: no column {wanted!r} of texts (found {shown}){nearest(wanted, header)}")
+            shown = ", ".join(header)[:500] or "an empty file"
+            raise UserError(f"{path}: no column {expected!r} of texts (found {shown}){nearest(expected, header)}")
         columns[field] = names[0]
     return columns
 

@@ -66,7 +66,6 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 
 
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
-    """Print the answer to each text, and the probability of each label, if there are any."""
     print("".join(f"{line}\n" for line in KINDS[model.kind].lines(model, texts)), end="", flush=True)
 
 

@@ -26,9 +26,9 @@ class Alignment(Encoder):
     ) -> None:
         super().__init__({}, size, True)
         self._encoder, self._composition, self._scale = encoder, composition, weights["alignment.scale"]
-        # own * A + read * B + (own - read) * C + own * read * D = own * (A + C) + read * (B - C) + own * read * D
-        own, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)
-        self._fusion = tuple(map(np.ascontiguousarray, (own + difference, read - difference, product)))
+        # x * A + read * B + (x - read) * C + x * read * D = x * (A + C) + read * (B - C) + x * read * D, for a token x
+        token, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)
+        self._fusion = tuple(map(np.ascontiguousarray, (token + difference, read - difference, product)))
         self._bias = weights["alignment.fusion.bias"]
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -53,9 +53,9 @@ class Alignment(Encoder):
         every = self._every(table, ids, lengths)
         if self._composition is not None:
             every = self._composition.states(every, np.arange(len(every)), lengths)
-        found = every[words]
-        found[words < 0] = np.maximum.reduceat(every, np.cumsum(lengths) - lengths)[1::2]
-        return found
+        of_words = every[words]
+        of_words[words < 0] = np.maximum.reduceat(every, np.cumsum(lengths) - lengths)[1::2]
+        return of_words
 
     def _every(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return the results of the comparison for all tokens, [tokens, width]."""
@@ -72,12 +72,12 @@ class Alignment(Encoder):
         for start in range(0, len(tokens), block):
             yield start, self._compared(tokens[start : start + block], read[start : start + block])
 
-    def _compared(self, own: np.ndarray, read: np.ndarray) -> np.ndarray:
-        """own, read: [tokens, width of a token] -> [tokens, width of a state], without the relu, which comes last."""
-        for_own, for_read, for_product = self._fusion
-        compared = own @ for_own
+    def _compared(self, tokens: np.ndarray, read: np.ndarray) -> np.ndarray:
+        """tokens, read: [tokens, width of a token] -> [tokens, width of a state]. The relu comes last, elsewhere."""
+        for_tokens, for_read, for_product = self._fusion
+        compared = tokens @ for_tokens
         compared += read @ for_read
-        compared += (own * read) @ for_product
+        compared += (tokens * read) @ for_product
         compared += self._bias
         return compared
 

@@ -259,8 +259,8 @@ class Transformer(Encoder):
         for batch, states in self._batches(table, ids, lengths):
             row = np.full(len(second), -1)
             row[batch] = np.arange(len(batch))
-            own = np.flatnonzero(row[pair] >= 0)
-            result[own] = states[row[pair[own]], place[own]]
+            of_batch = np.flatnonzero(row[pair] >= 0)
+            result[of_batch] = states[row[pair[of_batch]], place[of_batch]]
         return result
 
     def _batches(

@@ -60,14 +60,21 @@ class Header:
         self.outputs = self.kind.outputs(self.labels)
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
         sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
-        about = {
-            "align": bool(flags & ALIGN),
-            "symmetric": bool(flags & SYMMETRIC),
-            "spans": self.pair and self.by_word,
-        }
-        about |= {"share": SHARES[share], "segments": not form & NO_SEGMENTS, "compose": bool(form & COMPOSE)}
-        about |= {"head_dim": reader.width()} if form & HEAD_DIM else {}
-        self.size = EncoderSize(self.arch, self.pair, self.max_tokens, dim, **sizes, **about)
+        if form & HEAD_DIM:
+            sizes["head_dim"] = reader.width()
+        self.size = EncoderSize(
+            self.arch,
+            self.pair,
+            self.max_tokens,
+            dim,
+            **sizes,
+            align=bool(flags & ALIGN),
+            symmetric=bool(flags & SYMMETRIC),
+            spans=self.pair and self.by_word,
+            share=SHARES[share],
+            segments=not form & NO_SEGMENTS,
+            compose=bool(form & COMPOSE),
+        )
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self._streams = streams = Streams()
@@ -141,10 +148,10 @@ class Header:
                 )
         carried += decode_stream(reader, streams.main, limit)
         raw = [array for array in streams.main if array.mode == RAW]
-        wanted = sum(array.count for array in raw)
-        if reader.left != max(0, wanted - len(carried)) or any(carried[wanted:]):
+        pool_size = sum(array.count for array in raw)
+        if reader.left != max(0, pool_size - len(carried)) or any(carried[pool_size:]):
             raise PackedError("the pool of raw arrays has the wrong length")
-        pool = np.frombuffer(carried[:wanted] + bytes(reader.rest()), np.uint8)
+        pool = np.frombuffer(carried[:pool_size] + bytes(reader.rest()), np.uint8)
         start = 0
         for array in raw:
             array.values = pool[start : start + array.count]

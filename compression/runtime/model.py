@@ -186,7 +186,6 @@ class Model:
 
 
 def _part(weights: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Return the weights whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
@@ -243,7 +242,7 @@ def _type_of(value: Any) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """Return the text with the replacement character for halves of surrogate pairs, which UTF-8 cannot hold."""
+    # UTF-8 cannot hold halves of surrogate pairs: they become the replacement character.
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

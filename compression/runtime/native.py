@@ -100,7 +100,7 @@ class NativeModel:
             raise PackedError(f"the model needs {size:,} bytes of memory") from None
         self._check(library.fw_load(self._block, self._memory.ctypes.data, size))
         fields = _Model.from_buffer(self._block)
-        self.name, self.task = (_text(each.bytes, each.length) for each in (fields.name, fields.task))
+        self.name, self.task = (_text(string.bytes, string.length) for string in (fields.name, fields.task))
         self.labels = tuple(self._label(index) for index in range(fields.labels))
         self.pair, bits = bool(fields.pair), BY_WORD * bool(fields.tokens) | MULTILABEL * bool(fields.multilabel)
         self._kind = kind_with(bits, None, self.pair, self.labels)

@@ -187,5 +187,5 @@ def _transformer_shapes(size: EncoderSize) -> Shapes:
 
 
 def _layer(name: str, outputs: int, *inputs: int) -> Shapes:
-    """Return the shapes of a linear layer, or without inputs, of a normalisation layer."""
+    # Without inputs it is a normalisation layer.
     return {f"{name}.weight": (outputs, *inputs), f"{name}.bias": (outputs,)}

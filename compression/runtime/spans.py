@@ -59,11 +59,11 @@ def best_span(logits: np.ndarray, threshold: float | None) -> tuple[int, int] | 
     answer compared with "no answer", the sigmoid of the difference of their summed logits; None: any context has one.
     """
     none, start, end = float(logits[0].sum()), logits[1:, 0], logits[1:, 1]
-    best, found = -np.inf, None
+    best, span = -np.inf, None
     for more in range(min(LONGEST_ANSWER, len(start))):
         sums = start[: len(start) - more] + end[more:]
         first = int(sums.argmax())
         if sums[first] > best:
-            best, found = float(sums[first]), (first, first + more)
+            best, span = float(sums[first]), (first, first + more)
     unlikely = threshold is not None and np.exp(-np.logaddexp(0, none - best)) < threshold
-    return None if unlikely else found
+    return None if unlikely else span

@@ -61,17 +61,17 @@ class _WordClasses(dict):
     def __missing__(self, code: int) -> str:
         character = chr(code)
         if character.isspace():
-            found = " "
+            word_class = " "
         elif character in "'\u2019":
-            found = "'"
+            word_class = "'"
         elif unicodedata.category(character)[0] == "M" or character in "\u200c\u200d":
-            found = "m"
+            word_class = "m"
         elif stands_alone(character):
-            found = "1"
+            word_class = "1"
         else:
-            found = "a" if character.isalnum() else "!"
-        self[code] = found
-        return found
+            word_class = "a" if character.isalnum() else "!"
+        self[code] = word_class
+        return word_class
 
 
 _WORD_CLASSES = _WordClasses()

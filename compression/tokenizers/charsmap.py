@@ -97,7 +97,7 @@ def base_rules(base: int) -> dict[str, str]:
     normaliser = Normaliser(base, {})
     # Characters that decompose: no others have a rule, except the base's own.
     characters = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff" and _decomposes(c)]
-    keys = [*characters, *normaliser.own, *normaliser.later]
+    keys = [*characters, *normaliser.rules, *normaliser.later]
     rules = {key: value for key in keys if (value := normaliser.rule(key)) is not None}
     # Sequences: every way to write a composed character's decomposition with single characters.
     spellings: dict[str, list[str]] = {}

@@ -41,7 +41,8 @@ def texts():
 def check(path):
     """Check the answers of a file to texts, or to pairs of them."""
     theirs, ours = load(path), web_module.WebModel(path.read_bytes())
-    assert (ours.name, ours.task, ours.labels) == (theirs.name, theirs.task, theirs.labels)
+    assert (ours.task, ours.labels) == (theirs.task, theirs.labels)
+    assert ours.name in ("", theirs.name)  # most files have no name, and the module sees no path
     if theirs.kind == "tags":
         for text in texts():
             words, labels, logits = ours.tags(text)

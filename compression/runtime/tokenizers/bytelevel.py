@@ -60,15 +60,15 @@ def gpt2_words(text: str) -> list[str]:
     if text.isascii():
         return _GPT2_WORD.findall(text)
     classes = text.translate(_CLASSES)
-    return [text[found.start() : found.end()] for found in _GPT2_WORD.finditer(classes)]
+    return [text[word.start() : word.end()] for word in _GPT2_WORD.finditer(classes)]
 
 
 class _Classes(dict):
     """Code point -> an ASCII character of its class; ASCII stays as it is."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = chr(code) if code < 128 else _class_of(chr(code))
-        return found
+        self[code] = character = chr(code) if code < 128 else _class_of(chr(code))
+        return character
 
 
 _CLASSES = _Classes()

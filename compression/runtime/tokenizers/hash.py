@@ -19,12 +19,12 @@ def hash_codes(words: Sequence[str], count: int) -> np.ndarray:
     6.1.5 of the thesis); not a security use."""
     from hashlib import md5  # slow to import: it loads OpenSSL
 
-    found = [
+    codes = [
         int.from_bytes(md5(f"{word}{i}".encode(), usedforsecurity=False).digest()[:8], "little") % count
         for word in words
         for i in range(HASHES)
     ]
-    return np.array(found, np.int64).reshape(-1, HASHES)
+    return np.array(codes, np.int64).reshape(-1, HASHES)
 
 
 _GROWING = threading.Lock()

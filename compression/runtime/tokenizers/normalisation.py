@@ -21,7 +21,7 @@ class Normaliser:
 
     def __init__(self, base: int, more: dict[str, str | None]) -> None:
         self._nfkc = base != IDENTITY
-        self.own = (_later_compositions() if self._nfkc else {}) | (_nmt_rules() if base == NMT_NFKC else {}) | more
+        self.rules = (_later_compositions() if self._nfkc else {}) | (_nmt_rules() if base == NMT_NFKC else {}) | more
         self.later = _later_characters() if self._nfkc else {}
         self._longest = max(_LONGEST if self._nfkc else 1, max(map(len, more), default=1))
         self._ascii_seconds = any(len(key) > 1 and key[1] < "\x80" for key in more)
@@ -48,13 +48,14 @@ class Normaliser:
             # In all rules of the base that match several characters, the second one is not ASCII.
             alone = text[position + 1 : position + 2] < "\x80" and not self._ascii_seconds
             window = text[position : position + (1 if alone else self._longest)]
-            found = self._known.get(window)
-            if found is None:
-                found = self._match(window)
+            match = self._known.get(window)
+            if match is None:
+                match = self._match(window)
                 if len(self._known) < 1 << 16:
-                    self._known[window] = found
-            yield found[0]
-            position += found[1]
+                    self._known[window] = match
+            replacement, length = match
+            yield replacement
+            position += length
 
     def _match(self, window: str) -> tuple[str, int]:
         """Return the replacement of the longest match at the window's start, and the characters it replaces."""
@@ -66,8 +67,8 @@ class Normaliser:
 
     def rule(self, key: str) -> str | None:
         """Return the replacement of exactly these characters; None if they have no rule."""
-        if key in self.own:
-            return self.own[key]
+        if key in self.rules:
+            return self.rules[key]
         if not self._nfkc or len(key) > _LONGEST:
             return None
         if len(key) == 1:

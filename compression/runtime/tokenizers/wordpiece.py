@@ -42,10 +42,10 @@ class WordPieces:
         while start < len(word):
             prefix = "##" if start else ""
             ends = range(min(len(word), start + self._longest_piece), start, -1)
-            found = next(((end, i) for end in ends if (i := self._ids.get(prefix + word[start:end], 0))), None)
-            if found is None:
+            longest = next(((end, i) for end in ends if (i := self._ids.get(prefix + word[start:end], 0))), None)
+            if longest is None:
                 return [0]
-            start, piece = found
+            start, piece = longest
             ids.append(piece)
         return ids
 

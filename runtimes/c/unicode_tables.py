@@ -37,10 +37,10 @@ ABSENT, SLOPE = 4, 8
 def flags_of(code: int) -> int:
     """Return the flags of a code point."""
     character, category = chr(code), unicodedata.category(chr(code))
-    found = SPACE * character.isspace() | ALNUM * character.isalnum() | DIGIT * (category == "Nd")
-    found |= EXTENDS * (category[0] == "M" or character in "\u200c\u200d")
-    found |= MARK * (category == "Mn") | PUNCTUATION * (category[0] == "P") | GONE * (category in ("Cc", "Cf", "Co"))
-    return found | SEPARATOR * (category == "Zs") | CASED * is_cased(character) | IGNORABLE * is_ignorable(character)
+    flags = SPACE * character.isspace() | ALNUM * character.isalnum() | DIGIT * (category == "Nd")
+    flags |= EXTENDS * (category[0] == "M" or character in "\u200c\u200d")
+    flags |= MARK * (category == "Mn") | PUNCTUATION * (category[0] == "P") | GONE * (category in ("Cc", "Cf", "Co"))
+    return flags | SEPARATOR * (category == "Zs") | CASED * is_cased(character) | IGNORABLE * is_ignorable(character)
 
 
 def is_cased(character: str) -> bool:
@@ -70,10 +70,10 @@ def record_of(code: int) -> tuple[int, int]:
 def stage(values: list[int], size: int) -> tuple[list[int], list[int]]:
     """Return the index of the block of `size` values at each place, and the distinct blocks, concatenated."""
     blocks: dict[tuple[int, ...], int] = {}
-    found = [
+    indexes = [
         blocks.setdefault(tuple(values[start : start + size]), len(blocks)) for start in range(0, len(values), size)
     ]
-    return found, [value for block in blocks for value in block]
+    return indexes, [value for block in blocks for value in block]
 
 
 @dataclasses.dataclass
@@ -142,11 +142,11 @@ def decompositions() -> tuple[list[int], list[int], list[int]]:
     bounds.reverse()
     keys, starts, joined = [], [], b""
     for start, end in itertools.pairwise(bounds):
-        found = {code: parts for code, _, parts in rows[start:end]}
+        by_code = {code: parts for code, _, parts in rows[start:end]}
         first, last = rows[start][0], rows[end - 1][0]
         keys.append(first | CANONICAL * rows[start][1] | (last - first) << 22)
         starts.append(len(joined))
-        joined += run_bytes([found.get(code, []) for code in range(first, last + 1)])
+        joined += run_bytes([by_code.get(code, []) for code in range(first, last + 1)])
     return keys, starts, list(joined)
 
 
@@ -182,17 +182,17 @@ def run_costs(rows: list[tuple[int, bool, list[int]]], end: int) -> Iterator[tup
 def compositions() -> tuple[list[int], list[int], list[int]]:
     """Return the second characters of compositions, the start of each one's list, and the lists: the lower 16 bits of
     the composed characters, in the order of the first characters."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    by_second: dict[int, list[tuple[int, int]]] = {}
     for code in range(LAST):
         parts = unicodedata.decomposition(chr(code)).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
             first, second = (int(part, 16) for part in parts)
             if unicodedata.normalize("NFC", chr(first) + chr(second)) == chr(code):
                 assert first >> 16 == code >> 16
-                found.setdefault(second, []).append((first, code & 0xFFFF))
-    lists = [sorted(found[second]) for second in sorted(found)]
+                by_second.setdefault(second, []).append((first, code & 0xFFFF))
+    lists = [sorted(by_second[second]) for second in sorted(by_second)]
     starts = [0, *itertools.accumulate(map(len, lists))]
-    return sorted(found), starts, [code for each in lists for _, code in each]
+    return sorted(by_second), starts, [code for pairs in lists for _, code in pairs]
 
 
 def arrays() -> list[tuple[str, str, list[int]]]:
@@ -238,25 +238,25 @@ def arrays() -> list[tuple[str, str, list[int]]]:
 
 def lines(values: list[int]) -> str:
     """Return numbers in lines of at most 120 characters."""
-    found, line = [], ""
+    done, line = [], ""
     for value in values:
         if len(line) + len(str(value)) + 1 > 118:
-            found.append(line)
+            done.append(line)
             line = ""
         line += f"{value},"
-    return "\n".join([*found, line])
+    return "\n".join([*done, line])
 
 
 def tables() -> str:
     """Return the C text between the marks."""
-    found = arrays()
-    fields = "".join(f"  {kind} {name}[{len(values)}];\n" for kind, name, values in found)
+    all_arrays = arrays()
+    fields = "".join(f"  {kind} {name}[{len(values)}];\n" for kind, name, values in all_arrays)
     return (
         f'#define FW_UNICODE "{unicodedata.unidata_version}"\n'
         f"typedef struct {{\n{fields}}} fw__unicode_tables;\n"
         "#ifndef FW_TABLES_ELSEWHERE\n"
         "static const fw__unicode_tables fw__tables = {\n"
-        + "".join(f"{{ /* {name} */\n{lines(values)}\n}},\n" for _, name, values in found)
+        + "".join(f"{{ /* {name} */\n{lines(values)}\n}},\n" for _, name, values in all_arrays)
         + "};\n#endif\n"
     )
 

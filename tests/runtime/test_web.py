@@ -19,7 +19,9 @@ import web_module
 from unicode_torture import TORTURE
 
 from card import ZOO, read_cards
+from common.store.workspace import Workspace
 from compression.inference.explain import leave_one_out
+from compression.inference.predict import load_classifier
 from compression.runtime import load, tidy
 from compression.runtime import zoo_file as zoo_name
 
@@ -181,7 +183,8 @@ def test_the_page_in_a_browser(tmp_path):
     assert result["problem"]
     model = load(zoo_file("sst-2-12k"))
     expected = model.probabilities(asked).tolist()
-    drops = leave_one_out(model, [(text,) for text in asked], expected)
+    classifier = load_classifier(Workspace(tmp_path), str(zoo_file("sst-2-12k")), None, cpu=True)
+    drops = leave_one_out(classifier, [(text,) for text in asked], expected)
     for (label, probabilities, words), values, each, text in zip(
         result["answers"], expected, drops, asked, strict=True
     ):

@@ -373,6 +373,6 @@ def _task_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
 
 
 if __name__ == "__main__":
-    found = list(findings())
-    print("\n".join([*found, f"{len(found)} findings"]))
-    sys.exit(bool(found))
+    lines = list(findings())
+    print("\n".join([*lines, f"{len(lines)} findings"]))
+    sys.exit(bool(lines))

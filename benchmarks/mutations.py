@@ -157,7 +157,7 @@ def write_students(path: Path) -> None:
     forms = itertools.cycle(made.FORMS)
     kinds = [(arch, embedding, {}) for arch, embedding in itertools.product(made.ARCHS, made.EMBEDDINGS)]
     kinds += [(arch, "hash", {"pair": True}) for arch in made.ARCHS]
-    kinds += [(arch, "char", {"tokens": True}) for arch in made.ARCHS if arch != "ffn"]
+    kinds += [(arch, "char", {"kind": "tags"}) for arch in made.ARCHS if arch != "ffn"]
     kinds += [(arch, "char", {"pair": True, **layout}) for arch, layout in made.tiny.LAYOUTS]
     kinds += [("ffn", "hash", {}) for _ in made.FORMS] + [("ffn", "char", {"labels": []})]
     kinds += [(arch, "hash", {"multilabel": True}) for arch in ("ffn", "bilstm")]

@@ -46,18 +46,9 @@ class Definition(Protocol):
     equivalence: str | None
     source: Any
     columns: Mapping[Any, str]
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Value of each label in the files."""
-
-    @property
-    def pair(self) -> bool:
-        """Whether rows have two sentences."""
-
-    @property
-    def all_metrics(self) -> tuple[str, ...]:
-        """Metrics to report."""
+    values: tuple[str, ...]
+    pair: bool
+    all_metrics: tuple[str, ...]
 
 
 class Kind:
@@ -184,7 +175,7 @@ class Kind:
 
     def known(self, labels: np.ndarray) -> np.ndarray:
         """Return which values are known: bool [n], or [n, values] if a row has several."""
-        return labels >= 0
+        return ~np.isnan(labels) if np.isnan(self.unknown) else labels >= 0
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
         """Return which rows have a label, bool [n]."""
@@ -202,11 +193,11 @@ class Kind:
         """Return labels as a column of a Parquet file."""
         import pyarrow as pa
 
-        return pa.array(labels, pa.int32())
+        return pa.array(labels, pa.from_numpy_dtype(self.dtype))
 
     def from_column(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return the labels in a column that `column` returned."""
-        return column.to_numpy().astype(self.dtype)
+        return column.to_numpy()
 
     def counts(self, labels: np.ndarray, task: Definition) -> np.ndarray | None:
         """Return how many rows (or words) have each of the task's labels, int64 [labels]; None without classes."""
@@ -281,7 +272,7 @@ class Kind:
 
     def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
         """Return which saved predictions have a label, bool [n]. labels: as `from_predictions` returns them."""
-        return labels >= 0
+        return ~np.isnan(labels) if np.isnan(self.unknown) else labels >= 0
 
     def prediction_columns(
         self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
@@ -289,17 +280,18 @@ class Kind:
         """Return the columns of saved predictions: `label` and `prediction`, one value a row (or word)."""
         import pyarrow as pa
 
-        label = pa.array(labels.astype(np.int64), pa.int64(), mask=~self.labelled(labels))
-        return {"label": label, "prediction": pa.array(chosen, pa.int64())}
+        dtype = np.promote_types(self.dtype, np.int64)
+        label = pa.array(labels.astype(dtype), mask=~self.labelled_predictions(labels))
+        return {"label": label, "prediction": pa.array(chosen.astype(dtype))}
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return a column of `prediction_columns`, unknown labels as -1 or NaN. Raises ValueError if it is no such."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if column.type != pa.int64():
+        if column.type != pa.from_numpy_dtype(np.promote_types(self.dtype, np.int64)):
             raise ValueError(f"a column of type {column.type}")
-        return pc.fill_null(column, -1).to_numpy()
+        return pc.fill_null(column, self.unknown).to_numpy()
 
 
 def check_probabilities(values: np.ndarray) -> None:

@@ -94,10 +94,6 @@ class Multilabel(Kind):
         """Return one value for each label."""
         return (len(task.labels),)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which values are known, bool [n, labels]."""
-        return ~np.isnan(labels)
-
     def labelled(self, labels: np.ndarray) -> np.ndarray:
         """Return which rows have a list of labels, even an empty one, bool [n]."""
         return ~np.isnan(labels).any(1)

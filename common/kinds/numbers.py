@@ -11,7 +11,6 @@ from common.errors import UserError
 from common.kinds.base import ANSWERED_FROM, Definition, Kind, LabelIndex, finite_numbers
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import torch
 
 _LARGEST_SCORE = 1e15
@@ -80,16 +79,6 @@ class Numbers(Kind):
 
         return read
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which numbers are known, bool [n]."""
-        return ~np.isnan(labels)
-
-    def column(self, labels: np.ndarray) -> pa.Array:
-        """Return labels as a column of a Parquet file."""
-        import pyarrow as pa
-
-        return pa.array(labels, pa.float32())
-
     def counts(self, labels: np.ndarray, task: Definition) -> None:
         """Return None: numbers are not classes."""
 
@@ -128,28 +117,6 @@ class Numbers(Kind):
     def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
         """Return Pearson's correlation."""
         return {"agreement_pearson": _correlation("pearson", expected, chosen)}
-
-    def prediction_columns(
-        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, pa.Array]:
-        """Return columns of scores."""
-        import pyarrow as pa
-
-        label = pa.array(labels.astype(np.float64), pa.float64(), mask=~self.known(labels))
-        return {"label": label, "prediction": pa.array(chosen, pa.float64())}
-
-    def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
-        """Return which numbers are known, bool [n]."""
-        return ~np.isnan(labels)
-
-    def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
-        """Return float64 [n], NaN if unknown. Raises ValueError if the column has other values."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if column.type != pa.float64():
-            raise ValueError(f"a column of type {column.type}")
-        return pc.fill_null(column, np.nan).to_numpy()
 
 
 def _correlation(name: str, labels: np.ndarray, chosen: np.ndarray) -> float:

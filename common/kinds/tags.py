@@ -56,10 +56,6 @@ class Tags(PaddedKind):
         """Return one word."""
         return (1,)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which words have a tag, bool [n, words]."""
-        return labels >= 0
-
     def word_counts(self, first: Sequence[str], second: Sequence[str] | None) -> np.ndarray:
         """Return the number of words of each text, int64 [n]."""
         return count_words(first)

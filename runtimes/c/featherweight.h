@@ -1828,7 +1828,8 @@ static void fw__read_header(fw__pass *p) {
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
-  if (!r->error && m->pair && m->tokens) r->error = FW_UNSUPPORTED; /* a second text's words answer a question */
+  /* A second text's words answer a question; both flags: another kind of task, whose number follows. */
+  if (!r->error && m->tokens && (m->pair || m->multilabel)) r->error = FW_UNSUPPORTED;
   if (!r->error && m->marked_words && m->embedding != FW_HASH) r->error = FW_SETTINGS;
   m->temperature = 1;
   m->threshold = -1;
@@ -1853,7 +1854,7 @@ static void fw__read_header(fw__pass *p) {
   if (form & 128) head_width = fw__size(r, FW__MOST_WIDTH);
   m->attention = head_width ? m->heads * head_width : m->hidden; /* below 2^32: there are at most 255 heads */
   if (r->error) return;
-  if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && (m->tokens || !m->labels)) ||
+  if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && !m->labels) ||
       (m->calibrated && (m->tokens || !m->labels)) ||
       (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||

@@ -107,7 +107,7 @@ def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
     assert saved["label"].to_pylist() == split.labels.tolist()
     assert saved["prediction"].to_pylist() == own.tolist()
     metadata = read_metadata(scores / "predictions-test.parquet")
-    assert metadata == {"model": row["config_hash"], "data": row["data"]}
+    assert metadata == {"model": row["config_hash"], "data": row["data"], "kind": "labels"}
     scored(workspace, "sst-2", "s", split="validation")
     assert [path.name for path in scores.glob("predictions-*")] == ["predictions-test.parquet"]
 

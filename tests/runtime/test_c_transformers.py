@@ -123,7 +123,10 @@ def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch, kind):
 @pytest.mark.parametrize("number", range(0, len(made.FORMS), 3))
 def test_codes_are_multiplied_as_codes(tmp_path, monkeypatch, number):
     monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so", c_runtime.COMPACT)))
-    more = sizes(adapters=number % 4, encoder_hidden_dim=36) | {"pair": number % 2 == 1, "tokens": number == 6}
+    more = sizes(adapters=number % 4, encoder_hidden_dim=36) | {
+        "pair": number % 2 == 1,
+        "kind": "tags" if number == 6 else "labels",
+    }
     arch, embedding = made.TRANSFORMERS[number % 2], made.EMBEDDINGS[number % 4]
     check(*both(tmp_path, arch, embedding, made.FORMS[number], **more), TEXTS)
 

@@ -269,7 +269,7 @@ def test_a_student_learns_to_answer(tmp_path, encoder):
     assert scores["quantized"] > 0.5
     for changed, message in (
         ({"pair_encoder": "compare"}, "question answering .* needs --pair-encoder align"),
-        ({"compression_actions": ("distill", "export")}, "answers questions is not exported to ONNX"),
+        ({"compression_actions": ("distill", "export")}, "predicts answers is not exported to ONNX"),
     ):
         with pytest.raises(UserError, match=message):
             compress(tiny.compress_settings(**{**settings, **changed}))

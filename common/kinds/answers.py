@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from common.errors import UserError
 from common.kinds.answer_scores import row_scores
-from common.kinds.base import ANSWERED_FROM, Definition, LabelIndex, shares
+from common.kinds.base import ANSWERED_FROM, Definition, shares
 from common.kinds.padded import PaddedKind
 from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, to_words, word_spans
 
@@ -94,10 +94,6 @@ class Answers(PaddedKind):
         """Return logits with a lower limit and rounded; NaN stays."""
         limited = np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _LOGIT_LIMIT)
         return np.round(limited * _LOGIT_STEPS) / _LOGIT_STEPS
-
-    def answer_reader(self, task: Definition, label: LabelIndex, predicted: bool) -> Callable[[Any], np.ndarray]:
-        """Raise UserError: an answer alone does not say how probable the other words are."""
-        raise UserError("logits of answers must be a file that --logits-to wrote")
 
     def targets(self, task: Definition, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
         """Return the first and the last word of each row's first answer, int64 [n, 2]."""

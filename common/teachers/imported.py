@@ -11,6 +11,7 @@ from common.data.split import Split, file_name, is_augmented, load_split, read_s
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
+from common.reading import regular_file
 from common.store.artifact import Artifact
 from common.store.step import Context, Inputs, Step
 from common.store.store import Store
@@ -98,4 +99,6 @@ def _logits(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
     """Return a file's logits over some rows. name: the rows' name in messages."""
     if is_logits_file(path):
         return read_logits(path, task, rows, name)
+    if task.kind.always_pairs:  # an answer alone does not say how probable the other words are
+        raise UserError(f"{regular_file(path)}: logits of answers must be a file that --logits-to wrote")
     return read_answers(path, task, rows, name)

@@ -203,9 +203,7 @@ def test_files_that_only_numpy_reads_are_named(tmp_path, kind):
     more = made.ALIGNED | {"kind": "tags", "labels": ["start", "end"]} if kind[0] == "conv" else {}
     path = made.write_packed(made.write_student(tmp_path / "s", *kind, **more))
     assert load(path).labels
-    with pytest.raises(
-        PackedError, match="not read by this build: questions, an unknown kind"
-    ):
+    with pytest.raises(PackedError, match="not read by this build: questions, an unknown kind"):
         load_native(path)
 
 

@@ -61,7 +61,7 @@ def test_data_and_teachers(tmp_path, glue, encoder):
     [
         ({"bits": 4}, "--bits has no effect without --compression-actions quantize"),
         ({"epoch": 3}, r"unknown setting 'epoch'; did you mean epochs\?"),
-        ({"student_arch": "fnn"}, "--student-arch: should be 'bilstm', 'rnn', 'ffn'"),
+        ({"student_arch": "fnn"}, "--student-arch: should be 'ffn', 'rnn', 'bilstm'"),
         ({"task": "sst"}, r"unknown task 'sst'; did you mean sst-2\?"),
     ],
 )

@@ -23,7 +23,7 @@ FEW_WORDS = 4
 
 FIRST_SYMBOL = "\u2190"
 """The first of Unicode's arrows, signs and pictographs; the symbols below it are punctuation."""
-_EDGES = re.compile(r"^(?:- - )+|(?: - -| [.,;:!?。、])+$")
+_EDGES = re.compile(r"^(?:- - |['\"] )+|(?: - -| [.,;:!?。、'\"])+$")
 """Signs around a sentence, in its key, that need not be in the text that contains it."""
 _LARGE_GROUP = 4
 """Near texts are not drawn together if they are more than 1 / _LARGE_GROUP of the rows to draw."""

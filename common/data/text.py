@@ -27,7 +27,7 @@ def text_key(text: str) -> str:
     Texts are the same if they differ only in case, white space, Unicode's normal form, invisible characters, or the
     typographic form of quotes, apostrophes, dashes, dots and full-width characters.
     """
-    if not (text.isascii() and text.isprintable()):
+    if not (text.isascii() and text.isprintable()) or "`" in text:
         text = unicodedata.normalize("NFC", "".join(map(_typed, text)).casefold())
     return " ".join(split_words(_TYPED_DASH.sub("-", text) if "--" in text else text))
 

@@ -166,3 +166,8 @@ def test_an_error_about_a_missing_label_says_why(tmp_path):
     read = {name: read_source(tmp_path / file, task) for name, file in (("train", "rows.csv"), ("test", "test.csv"))}
     with pytest.raises(UserError, match=r"label 'rare' is left .*\(3 are texts of test or parts of them, for example"):
         make_splits(read, task, 1)
+
+
+def test_a_backtick_is_a_quote_in_every_text():
+    assert text_key("a ` fine ' film") == text_key("a ' fine ' film")
+    assert text_key("a ` fine ' soufflé") == text_key("a ' fine ’ soufflé")

@@ -12,6 +12,8 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 
 from common.data.split import Split
+from common.kinds.base import Kind
+from common.kinds.registry import LABELS
 from common.teachers.fairseq.checkpoint import load_checkpoint
 from common.teachers.fairseq.library import load_fairseq, quiet
 from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
@@ -54,10 +56,10 @@ def hub(folder: Path, head: bool = False) -> Any:
     return RobertaHubInterface(argparse.Namespace(bpe=bpe), task, model.model).eval()
 
 
-def split_of(*texts: str, labels: list | None = None) -> Split:
+def split_of(*texts: str, labels: list | None = None, kind: Kind = LABELS) -> Split:
     """Return rows of these texts, of label 0 where none is given."""
     known = np.array(labels if labels is not None else [0] * len(texts))
-    return Split(list(texts), None, known, np.arange(len(texts)))
+    return Split(list(texts), None, known, np.arange(len(texts)), kind)
 
 
 def learn_vocabulary(folder: Path) -> None:

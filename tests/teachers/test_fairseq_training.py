@@ -94,8 +94,9 @@ def fine_tuned(folder, roberta, labels_of, kind, task, **given):
     paths, path = Workspace(folder / "w"), str(folder / "own.yaml")
     definition = definition_of(load_task(path))
     tiny.write_manifest(paths.splits("own"), settings={"definition": definition}, task_file=path)
+    kind_of_task = load_task(path).kind
     for name, chosen in (("train", slice(0, None, 2)), ("validation", slice(1, None, 2))):
-        write_split(paths.split("own", name), split_of(*texts[chosen], labels=known[chosen]), {})
+        write_split(paths.split("own", name), split_of(*texts[chosen], labels=known[chosen], kind=kind_of_task), {})
     teacher = finetune(settings(paths.root, roberta, path, **given))
     return labels, load_teacher(teacher, CPU, torch.float32).logits(split_of(*texts)), tiny.read_history(teacher)
 

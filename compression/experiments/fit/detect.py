@@ -88,13 +88,14 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     where = f"{table.path}: column {label!r}"
     _check_rows(table, label, counts, sum(row[-1] is not None for row in usable))
     mark = None if multilabel or settings.kind == "labels" else decimal_mark(counts)
-    if mark and is_numbers(with_plain_counts(counts, mark), settings.kind, where):
+    plain = with_plain_numbers(usable, mark) if mark else []
+    if mark and is_numbers(Counter(row[-1] for row in plain if row[-1] is not None), settings.kind, where):
         if settings.kind == "auto":
             notes.append(f"Column {label!r} has numbers to predict (--kind labels takes each as a label).")
         if with_comma := [value for value in counts if "," in value]:
             shown = plain_number(with_comma[0], mark)
             notes.append(f"Numbers such as {with_comma[0]} are read as {shown} (--kind labels takes each as a label).")
-        usable = with_plain_numbers(usable, mark)
+        usable = plain
         numbers = [float(row[-1]) for row in usable if row[-1] is not None]
         contents = FileContents(texts, label, (), (min(numbers), max(numbers)), usable, decimal_mark=mark)
     else:
@@ -373,14 +374,6 @@ def plain_number(text: str, mark: str) -> str:
 def with_plain_numbers(rows: Sequence[Row], mark: str) -> list[Row]:
     """Return rows whose labels are numbers with decimal points."""
     return [(*row[:-1], None if row[-1] is None else plain_number(row[-1], mark)) for row in rows]
-
-
-def with_plain_counts(counts: Counter[str], mark: str) -> Counter[str]:
-    """Return the rows of each number, with decimal points."""
-    plain: Counter[str] = Counter()
-    for value, count in counts.items():
-        plain[plain_number(value, mark)] += count
-    return plain
 
 
 def usual_labels(counts: Counter[str], where: str, multilabel: bool = False) -> tuple[tuple[str, ...], list[str]]:

@@ -168,6 +168,16 @@ def test_cells_in_quotes_may_hold_tabs_and_newlines(tmp_path):
     assert read(tmp_path / "a.tsv").values[0] == (f'{" ".join(ROWS[0][0].split())} "so"', "bad")
 
 
+def test_a_quoted_cell_that_lies_across_the_examined_lines_is_read(tmp_path):
+    rows = [(f'"{text} {i}"', label) for i in range(9) for text, label in ROWS][:998]
+    rows += [('"one more\ntext of two lines"', "good"), ('"the last of all texts"', "bad")]
+    (tmp_path / "a.tsv").write_text(lines(("text", "label"), rows, "\t"))
+    assert [row[0] for row in read(tmp_path / "a.tsv").values[-2:]] == [
+        "one more text of two lines",
+        "the last of all texts",
+    ]
+
+
 def test_quotes_that_are_text_stay(tmp_path):
     texts = ['"so" good, they said', 'he said "no"', '"an open quote', "no quote"]
     rows = [(f"{text} {i}", label) for i, (text, (_, label)) in enumerate(zip(itertools.cycle(texts), ROWS))]

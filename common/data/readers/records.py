@@ -247,8 +247,9 @@ def _are_quoted(texts: Sequence[str]) -> bool:
         return False
     if any('""' in text for text in texts) or any({"\t", "\n"} & set("".join(cells)) for cells in records):
         return True
-    header, *rows = [text.rstrip("\r\n").split("\t") for text in texts if text.strip("\r\n")]
-    columns = [header, *zip(*rows, strict=False)]  # the last line may be cut off
+    # Each record is one line.
+    header, *rows = [text.rstrip("\r\n").split("\t") for text in texts if text.strip("\r\n")][: len(records)]
+    columns = [header, *zip(*rows, strict=True)]
     return any(len(cells) > 1 and all(len(c) > 1 and c[0] == c[-1] == '"' for c in cells) for cells in columns)
 
 

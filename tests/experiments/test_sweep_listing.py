@@ -103,7 +103,7 @@ def test_runs_of_another_kind_estimate_nothing_unless_they_are_of_the_same_sweep
     first, same_cell, *_, other_cell = runs
     assert first.settings["only_original_data"] == same_cell.settings["only_original_data"]
     assert first.settings["only_original_data"] != other_cell.settings["only_original_data"]
-    first.folder.write(first.record(seconds=3.0 * first.rows))
+    first.folder.write(first.record(seconds=3.0 * first.rows, work=first.rows))
     assert Estimator(asked.paths).seconds([same_cell]) == pytest.approx(3 * same_cell.rows)
     assert Estimator(asked.paths).seconds([other_cell]) is None
     assert Estimator(asked.paths, runs).seconds([other_cell]) == pytest.approx(3 * other_cell.rows)

@@ -94,10 +94,7 @@ def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]
     for name in names:
         if name in header:
-            try:
-                return [name], _label_reader(task, name == names[0])
-            except UserError as error:  # the kind's answers say too little
-                raise UserError(f"{path}: {error}") from None
+            return [name], _label_reader(task, name == names[0])
     prefixes = _KINDS if task.kind.has_probabilities else ()
     expected = [*(f"{prefix}_{task.labels[0]} ..." for prefix in prefixes), *dict.fromkeys(names)]
     raise UserError(f"{path}: has no column of answers; expected {' or '.join(expected)}")

@@ -34,7 +34,7 @@ from common.data.tasks import load_task
 from common.progress import show_bars
 from common.store.step import Context
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.trainer import TrainingData, make_optimizer, train_student
+from compression.distillation.trainer import make_optimizer, train_student
 from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 from compression.students.scoring import encode_split, student_logits
@@ -81,9 +81,9 @@ def ours(
     """Train with the project's loop. Returns training seconds, the last epoch's loss, and the loss on `held_out`."""
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), 2, False)
-    data, cpu = TrainingData(rows, held_out), torch.device("cpu")
+    cpu, task = torch.device("cpu"), load_task("sst-2")
     context = Context(work=folder / "student", key="benchmark", name="student", cache=folder / "cache")
-    history = train_student(settings.recipe(), settings.seed, load_task("sst-2"), student, tokenizer, data, context)
+    history = train_student(settings, settings, settings.seed, task, student, tokenizer, rows, held_out, context)
     logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
     return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 
@@ -104,7 +104,7 @@ def plain_student(settings: CompressSettings) -> PlainStudent:
 def compared(name: str, split: Split, held_out: Split, folder: Path) -> dict[str, Any]:
     """Return the rates and losses of both ways on the rows of a split, and the ratio of the rates."""
     settings, seen = settings_of(name, folder), EPOCHS * len(split)
-    rows = DistillationSet(split, logits_of(split), None, False)
+    rows = DistillationSet(split, logits_of(split), False)
     tokenizer = tokenizer_of(settings, split.sentence1, folder)
     seconds, loss, final = ours(settings, tokenizer, rows, held_out, folder / name)
     student = plain_student(settings)
@@ -148,7 +148,7 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         split = read_split(write_rows(folder / "rows.parquet", sentences(text), count), "")
-        rows = DistillationSet(split, np.zeros((count, 2), np.float32), None, True)
+        rows = DistillationSet(split, np.zeros((count, 2), np.float32), True)
         settings = settings_of("FFN-Hash25", folder, epochs=1)
         seconds, *_ = ours(settings, tokenizer_of(settings, [], folder), rows, split.take(np.arange(8)), folder)
     return {"rows": count, "bytes": memory_peak(), "seconds_per_million": 1e6 * seconds / count}

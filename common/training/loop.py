@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,24 @@ from common.training.checkpoint import load_tensors, optimizer_tensors, restore_
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 STEPS_BETWEEN_LOSSES = 50
 """The logged training loss is a mean over this many steps."""
+
+
+class Callback:
+    """Base class of hooks into training, such as pruning; its methods do nothing."""
+
+    def start(self, state: dict[str, torch.Tensor]) -> None:
+        """Called before the first step, with the `state` of a stopped run or an empty dict."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that `start` needs to resume, under names that no other callback uses."""
+        return {}
+
+    def step(self, before: float, after: float) -> None:
+        """Called after an optimizer step that moves training's progress in [0, 1] from `before` to `after`."""
+
+    def eligible(self, progress: float) -> bool:
+        """Return whether weights at this progress may be chosen as the best."""
+        return True
 
 
 @dataclasses.dataclass
@@ -60,14 +78,7 @@ class Run:
     """Scales the loss of float16 arithmetic, in which small gradients are zero; disabled for wider floats."""
     figures: Callable[[], dict[str, float]] = dict
     """Further figures of the last validation, for the record of the epoch."""
-    extra_state: Callable[[], dict[str, torch.Tensor]] = dict
-    """More tensors for the state file, such as pruning masks."""
-    on_start: Callable[[dict[str, torch.Tensor]], None] = lambda extra: None
-    """Called once before the first step with the extra state of a stopped attempt, or with an empty dict."""
-    after_step: Callable[[float, float], None] = lambda before, after: None
-    """Called after each optimizer step with the progress before and after it (pruning while training)."""
-    eligible: Callable[[float], bool] = lambda progress: True
-    """Whether weights at this progress may be chosen as best (a half-pruned model may not)."""
+    callbacks: Sequence[Callback] = ()
     kept: int = 1
     """Number of epochs with the best scores whose weights are averaged; 1: the weights of the best epoch."""
     label: str = "training"
@@ -119,7 +130,8 @@ def fit(run: Run) -> list[dict[str, Any]]:
 
 def _fit(run: Run) -> list[dict[str, Any]]:
     state, best, extra = _resume(run)
-    run.on_start(extra)
+    for callback in run.callbacks:
+        callback.start(extra)
     base_rates = [group["lr"] for group in run.optimizer.param_groups]
     while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
         _train_epoch(run, state, best, base_rates)
@@ -131,7 +143,7 @@ def _fit(run: Run) -> list[dict[str, Any]]:
         progress = (state.epoch + 1) / run.epochs
         log_metric("validation_score", score, state.total_steps)
         log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
-        if not run.eligible(progress):
+        if not all(callback.eligible(progress) for callback in run.callbacks):
             state.best_epoch = state.epoch  # patience starts when weights may be chosen
         elif not math.isnan(score):
             if score > state.best_score:
@@ -201,7 +213,8 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
         if len(state.recent_losses) == STEPS_BETWEEN_LOSSES or state.step == len(batches):
             log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
             state.recent_losses.clear()
-        run.after_step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
+        for callback in run.callbacks:
+            callback.step(progress, (state.epoch + state.step / len(batches)) / run.epochs)
         now = time.monotonic()
         if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
             state.seconds, started = state.seconds + now - started, now
@@ -237,7 +250,7 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
     groups = {
         "model": run.model.state_dict(),
         "best": best,
-        "extra": run.extra_state(),
+        "extra": {name: tensor for callback in run.callbacks for name, tensor in callback.state().items()},
         "optimizer": optimizer_tensors(run.optimizer),
     }
     # Copies, because safetensors refuses tensors that share memory.

@@ -22,7 +22,7 @@ from common.teachers.base import Attention, States
 from common.teachers.huggingface.pretrained import most_tokens
 from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.layers import load_encoder
-from compression.distillation.callbacks import Callback
+from common.training.loop import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import AlignPhaseSettings, AlignSettings
 from compression.students.batch import Batch, EncodedRows

@@ -53,14 +53,15 @@ def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) 
     return artifact_at(folder)
 
 
-def own_rows(inputs: Inputs, rows: RowsSettings, seed: int) -> Split:
-    """Return the task's own rows to learn from: all of train, or the share that is drawn."""
-    return draw_rows({"splits": inputs["splits"]}, seed, rows.downsample_data)[0]
+def distillation_text(
+    inputs: Inputs, rows: RowsSettings, seed: int, augmented: bool = True
+) -> tuple[Split, dict[str, np.ndarray]]:
+    """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
 
-
-def distillation_text(inputs: Inputs, rows: RowsSettings, seed: int) -> tuple[Split, dict[str, np.ndarray]]:
-    """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows."""
-    return draw_rows(inputs, seed, rows.downsample_data, rows.bootstrap_data_ratio)
+    augmented: whether to return augmented rows too, or the task's own alone.
+    """
+    read = inputs if augmented else {"splits": inputs["splits"]}
+    return draw_rows(read, seed, rows.downsample_data, rows.bootstrap_data_ratio)
 
 
 def distillation_set(inputs: Inputs, task: Task, rows: RowsSettings, seed: int) -> DistillationSet:
@@ -75,9 +76,9 @@ def distillation_set(inputs: Inputs, task: Task, rows: RowsSettings, seed: int) 
         return DistillationSet(_labelled(split, task), None, False)
     split, logits = with_answers(inputs, task, split, drawn)
     if rows.min_confidence:
-        own = np.arange(len(split)) < len(drawn["train"])
-        sure = own | (task.kind.confidence(task, logits) >= rows.min_confidence)
-        say(f"{int((~sure).sum()):,} of {int((~own).sum()):,} augmented rows left out by --min-confidence")
+        of_train = np.arange(len(split)) < len(drawn["train"])
+        sure = of_train | (task.kind.confidence(task, logits) >= rows.min_confidence)
+        say(f"{int((~sure).sum()):,} of {int((~of_train).sum()):,} augmented rows left out by --min-confidence")
         split, logits = split.take(np.flatnonzero(sure)), logits[sure]
     return DistillationSet(split, logits, bool(augmented_rows(inputs)))
 

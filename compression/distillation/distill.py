@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,16 +23,16 @@ from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
 from common.training.models import GENERAL, members_of, model_folder, read_config
 from compression.distillation.alignment import alignment_flag, check_pieces, check_teacher, load_aligner
-from compression.distillation.callbacks import Pruner
 from compression.distillation.dataset import (
     distillation_set,
+    distillation_text,
     find_teacher,
     held_out_rows,
-    own_rows,
     runnable_teacher,
 )
-from compression.distillation.settings import DistillSettings, PruneSettings, Recipe
-from compression.distillation.trainer import TrainingData, train_student
+from compression.distillation.pruning import pruning_callback
+from compression.distillation.settings import DistillSettings, Recipe
+from compression.distillation.trainer import train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
     check_start,
@@ -53,9 +52,6 @@ from compression.tokenizers.bpe_files import cached_files, find_files, read_vect
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
-CreatePruner = Callable[[Student, str, str, PruneSettings], Pruner]
-"""Called with the student, its architecture, its type of embedding and how to prune."""
-
 
 class Distill(Step):
     """A student, trained from its initial weights."""
@@ -73,12 +69,10 @@ class Distill(Step):
     """Folder of the student to start from, from the workspace."""
     own_pieces: tuple[Path, Path] | None = pydantic.Field(exclude=True)
     """The user's own byte pairs: --bpe-model and --bpe-vectors."""
-    create_pruner: CreatePruner | None = pydantic.Field(exclude=True)
-    """Creates the callback of --prune-aware."""
 
     @classmethod
-    def of(cls, settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Distill:
-        """Return the step that the settings describe. create_pruner: needed to run it with --prune-aware."""
+    def of(cls, settings: DistillSettings) -> Distill:
+        """Return the step that the settings describe."""
         task = load_task(settings.task)
         # The user's own byte-pair files are inputs, identified by their content.
         student = settings.student().model_copy(update={"bpe_model": None, "bpe_vectors": None})
@@ -92,7 +86,6 @@ class Distill(Step):
             teacher=find_teacher(settings, task),
             general=settings.paths.relative(general) if general else None,
             own_pieces=(settings.bpe_model, settings.bpe_vectors) if settings.bpe_model else None,
-            create_pruner=create_pruner,
         )
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
@@ -147,18 +140,20 @@ class Distill(Step):
             facts |= {"base": self.general, "base_key": read_config(base).key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = None
-        if recipe.prune is not None and self.create_pruner is not None:
-            pruner = self.create_pruner(student, arch, shape.embedding_type, recipe.prune)
+        if recipe.prune is not None:
+            pruner = pruning_callback(student, arch, shape.embedding_type, recipe.prune)
         aligner = None
         if recipe.align is not None and teacher is not None:
             aligner = load_aligner(recipe.align, arch, shape, teacher, recipe.train.epochs, context.cpu)
         history = train_student(
-            recipe,
+            recipe.train,
+            recipe.objective,
             self.seed,
             task,
             student,
             tokenizer,
-            TrainingData(rows, held_out),
+            rows,
+            held_out,
             context,
             callbacks=[] if pruner is None else [pruner],
             aligner=aligner,
@@ -229,10 +224,16 @@ class Distill(Step):
         if "bpe_model" in inputs:
             model_file, vector_file = inputs["bpe_model"], inputs["bpe_vectors"]
         else:
-            texts = (own_rows(inputs, self.recipe.rows, self.seed).sentences(), rows.sentences())
-            own, sentences = (list(itertools.chain.from_iterable(columns)) for columns in texts)
-            wanted = student.vocab_size, student.embedding_dim, student.bpe_source
-            model_file, vector_file = find_files(*wanted, sentences, folder, own, init == "vectors")
+            train, _ = distillation_text(inputs, self.recipe.rows, self.seed, augmented=False)
+            model_file, vector_file = find_files(
+                student.vocab_size,
+                student.embedding_dim,
+                student.bpe_source,
+                sentences=list(itertools.chain(*rows.sentences())),
+                folder=folder,
+                for_vectors=list(itertools.chain(*train.sentences())),
+                with_vectors=init == "vectors",
+            )
         tokenizer = BpeTokenizer(model_file, student.max_tokens)
         vectors = None
         if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
@@ -243,11 +244,8 @@ class Distill(Step):
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
 
 
-def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None) -> Path:
-    """Build a student and return its model folder; a finished run is reused, a stopped one is resumed.
-
-    create_pruner: needed for --prune-aware only.
-    """
+def distill(settings: DistillSettings) -> Path:
+    """Build a student and return its model folder; a finished run is reused, a stopped one is resumed."""
     task = load_task(settings.task)
     check_loss(task, settings.loss)
     attends = settings.attends or settings.student_arch in TRANSFORMERS
@@ -258,7 +256,7 @@ def distill(settings: DistillSettings, create_pruner: CreatePruner | None = None
     find_splits(settings.paths, task)  # without these, the first command to run is not that of a teacher
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)
-    return settings.paths.make(Distill.of(settings, create_pruner), settings.context(name), alias=alias).path
+    return settings.paths.make(Distill.of(settings), settings.context(name), alias=alias).path
 
 
 def student_name(settings: DistillSettings) -> str:

@@ -176,8 +176,7 @@ class Pretrain(Step):
             figures=lambda: figures,
             epochs=settings.epochs,
             fingerprint=context.key,
-            on_start=aligner.start,
-            extra_state=aligner.state,
+            callbacks=[aligner],
             **run_recipe(settings, self.seed, context),
         )
         history = fit(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,14 +14,13 @@ from common.data.tasks import Task
 from common.devices import autocast, pick_device, pick_dtype
 from common.store.step import Context
 from common.training.batching import shuffled_batches
-from common.training.loop import Run, fit, linear_schedule
+from common.training.loop import Callback, Run, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
-from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.settings import Recipe, TrainSettings
+from compression.distillation.settings import LossSettings, TrainSettings
 from compression.distillation.terms import framed_lengths, loss_terms
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
@@ -31,38 +29,31 @@ from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """Rows to learn from, and the rows that select the epoch."""
-
-    rows: DistillationSet
-    held_out: Split
-
-
 def train_student(
-    recipe: Recipe,
+    settings: TrainSettings,
+    objective: LossSettings,
     seed: int,
     task: Task,
     student: Student,
     tokenizer: Tokenizer,
-    data: TrainingData,
+    rows: DistillationSet,
+    held_out: Split,
     context: Context,
     callbacks: Sequence[Callback] = (),
     aligner: Aligner | None = None,
 ) -> list[dict[str, Any]]:
-    """Train a student in place with a recipe, leaving it on the CPU with its best weights.
+    """Train a student in place, leaving it on the CPU with its best weights.
 
-    context: its `work` has the state of a stopped run, which is used only if it has the same key; aligner: adds its
-    loss between a transformer's and its teacher's hidden states, and is called as the last callback. Returns one dict
-    per epoch, as `common.training.loop.fit` does.
+    held_out: the rows that select the epoch; context: its `work` has the state of a stopped run, which is used only if
+    it has the same key; aligner: adds its loss between a transformer's and its teacher's hidden states, and is called
+    as the last callback. Returns one dict per epoch, as `common.training.loop.fit` does.
     """
-    settings, objective = recipe.train, recipe.objective
     device = pick_device(context.cpu)
     dtype = pick_dtype(settings.precision, device)
     student.to(device)
-    rows, trained, epochs = data.rows, student, settings.epochs
+    trained, epochs = student, settings.epochs
     encoded = cached_tokens(context.cache / "tokens", tokenizer, rows.split)
-    held_out = encode_split(tokenizer, data.held_out)
+    encoded_held_out = encode_split(tokenizer, held_out)
     targets = task.kind.targets(task, rows.split.labels, rows.split.sentence2)
     labels = torch.from_numpy(targets).to(device)
     logits = None if rows.logits is None else torch.from_numpy(rows.logits).to(device)
@@ -76,14 +67,21 @@ def train_student(
         """Return a part's shares of the terms of its batch's losses of labels and of logits."""
         if len(indices) == len(whole):
             return 1.0, 1.0
-        part, batch = (loss_terms(encoded, targets, objective.loss, each) for each in (indices, whole))
+        part, batch = (loss_terms(encoded, targets, objective.loss, some) for some in (indices, whole))
         return part[0] / max(batch[0], 1), part[1] / batch[1]
 
     def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         teacher = None if logits is None else logits[indices]
-        predicted, factors = for_loss(predicted.float(), batch), shares(indices, whole)
-        about = objective.alpha, objective.loss, objective.temperature
-        return combined(task.kind, predicted, labels[indices], teacher, *about, factors)
+        return combined(
+            task.kind,
+            for_loss(predicted.float(), batch),
+            labels[indices],
+            teacher,
+            alpha=objective.alpha,
+            loss=objective.loss,
+            temperature=objective.temperature,
+            shares=shares(indices, whole),
+        )
 
     def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         """Return the loss of a part of a batch, as its share of the batch's."""
@@ -96,17 +94,9 @@ def train_student(
             aligned = aligner.loss(trace, aligner.states(batch), tokens)
         return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices, whole)
 
-    def losses(rows: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
-        for part in np.array_split(rows, parts):
-            yield loss(part, rows)
-
-    def on_start(state: dict[str, torch.Tensor]) -> None:
-        for callback in callbacks:
-            callback.start(state)
-
-    def after_step(before: float, after: float) -> None:
-        for callback in callbacks:
-            callback.step(before, after)
+    def losses(whole: np.ndarray, parts: int) -> Iterator[torch.Tensor]:
+        for part in np.array_split(whole, parts):
+            yield loss(part, whole)
 
     run = Run(
         model=student,
@@ -115,17 +105,14 @@ def train_student(
         losses=losses,
         validate=lambda: main_score(
             task,
-            data.held_out.labels,
-            student_logits(student, held_out, device, "validating"),
-            data.held_out.sentence2,
+            held_out.labels,
+            student_logits(student, encoded_held_out, device, "validating"),
+            held_out.sentence2,
         ),
         epochs=epochs,
         kept=settings.average_epochs,
         fingerprint=context.key,
-        on_start=on_start,
-        extra_state=lambda: {name: value for callback in callbacks for name, value in callback.state().items()},
-        after_step=after_step,
-        eligible=lambda progress: all(callback.eligible(progress) for callback in callbacks),
+        callbacks=callbacks,
         **run_recipe(settings, seed, context),
     )
     history = fit(run)

@@ -13,7 +13,7 @@ from compression.distillation.distill import distill
 from compression.distillation.pretrain import pretrain
 from compression.shrinking.factorize import Factorize
 from compression.shrinking.files import FILES
-from compression.shrinking.prune import Prune, pruning_callback
+from compression.shrinking.prune import Prune
 from compression.shrinking.quantize import Quantize
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import Shrink
@@ -36,7 +36,7 @@ def compress(settings: CompressSettings) -> list[Path]:
     actions = [action for action in settings.compression_actions if action not in FILES]
     for action in actions:
         if action == "distill":
-            folders.append(distill(settings, pruning_callback))
+            folders.append(distill(settings))
         else:
             own_name = settings.model_name if settings.load_trained_model and action == actions[-1] else None
             folders.append(shrink(settings, SHRINK[action], name, own_name))

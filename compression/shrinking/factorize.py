@@ -19,9 +19,9 @@ import torch
 
 from common.errors import UserError
 from common.progress import say
+from compression.distillation.pruning import SparsityMask, prunable, sparsity_by_part
 from compression.shrinking.choices import DECOMPOSITIONS
 from compression.shrinking.pruning.vocabulary import row_uses, training_ids
-from compression.shrinking.pruning.weights import SparsityMask, prunable, sparsity_by_part
 from compression.shrinking.settings import CompressSettings, FactorizeSettings
 from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.weights import Dense, Product, matrices, replace_matrix

@@ -8,25 +8,22 @@ import numpy as np
 
 from common.errors import UserError
 from common.progress import say
-from compression.distillation.callbacks import Pruner
+from compression.distillation.pruning import (
+    SparsityMask,
+    masks,
+    prunable,
+    pruning_callback,
+    set_zero,
+    sparsity_by_part,
+)
 from compression.distillation.settings import PruneSettings
 from compression.shrinking.pruning.transformers import drop_layers, remove_heads
 from compression.shrinking.pruning.units import remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids
-from compression.shrinking.pruning.weights import (
-    GradualPruner,
-    MovementPruner,
-    SparsityMask,
-    masks,
-    prunable,
-    set_zero,
-    sparsity_by_part,
-)
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
-from compression.students.student import Student
 from compression.students.weights import Dense, matrices
 from compression.tokenizers import PieceTokenizer
 
@@ -89,9 +86,9 @@ class Prune(Shrink):
         return rows
 
     def _sample(self, context: CompressionContext) -> EncodedRows:
-        own = context.own_rows()
-        rows = np.random.default_rng(0).permutation(len(own))[:_SAMPLE]
-        return encode_split(context.tokenizer, own.take(rows))
+        train = context.text(augmented=False)
+        rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
+        return encode_split(context.tokenizer, train.take(rows))
 
     def _prune_units(self, context: CompressionContext) -> dict[str, int]:
         widths = remove_units(context.student, self.prune.prune_units, self._sample(context))
@@ -103,7 +100,7 @@ class Prune(Shrink):
     def _prune_weights(self, context: CompressionContext) -> dict[str, float]:
         """Prune single weights, at once or gradually while tuning, or only tune. Returns the sparsity of each part."""
         student, kind = context.student, (context.parent.arch, context.parent.student["embedding_type"])
-        if self.tune and _prunes_weights(self.prune):
+        if self.tuning and _prunes_weights(self.prune):
             pruner = pruning_callback(student, *kind, self.prune)
             context.tune(pruner, SparsityMask(pruner.parts))
             return pruner.finish()
@@ -112,13 +109,6 @@ class Prune(Shrink):
             set_zero(parts, masks(parts, self.prune))
         context.tune(SparsityMask(parts))
         return sparsity_by_part(parts)
-
-
-def pruning_callback(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
-    """Return the callback that prunes a student while it is trained, to the targets `prune` would use."""
-    if settings.prune_movement:
-        return MovementPruner(student, arch, embedding_type, settings)
-    return GradualPruner(prunable(student, arch, embedding_type), settings)
 
 
 def _prunes_weights(settings: PruneSettings) -> bool:

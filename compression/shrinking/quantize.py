@@ -25,18 +25,6 @@ class Quantize(Shrink):
     stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings
-    select_on: str | None
-    """Split that chooses the bits, if they are chosen."""
-    trained_inputs: bool
-    """Whether inputs are rounded while it is trained, not only afterwards."""
-
-    @classmethod
-    def more(cls, settings: CompressSettings) -> dict[str, Any]:
-        """Return the split, if the result depends on it, and whether training rounds inputs."""
-        return {
-            "select_on": settings.select_on if settings.chooses_bits else None,
-            "trained_inputs": settings.tune_epochs > 0 and (settings.dq_encoder or settings.dq_classifier),
-        }
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
@@ -62,11 +50,6 @@ class Quantize(Shrink):
             if rate := _unless_default(settings, "tune_lr"):
                 words.append(f"lr{rate}")
         return "-".join(words)
-
-    @property
-    def selection(self) -> str:
-        """The split whose rows select the epoch, or the bits."""
-        return self.task.selection_split(self.select_on) if self.select_on else super().selection
 
     def reads(self) -> set[str]:
         """Return "train" if inputs are calibrated, and "held out" too if bits are chosen."""

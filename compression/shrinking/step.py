@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -21,29 +21,26 @@ from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
 from common.teachers.guided import held_out_inputs, learning_inputs
 from common.teachers.layers import layers_config
+from common.training.loop import Callback
 from common.training.metrics import main_score
 from common.training.models import ModelConfig, model_folder, read_config
 from compression.distillation.alignment import Aligner, alignment_flag, check_alignment, check_pieces, load_aligner
-from compression.distillation.callbacks import Callback
 from compression.distillation.dataset import (
     DistillationSet,
     distillation_set,
     distillation_text,
     find_teacher,
     held_out_rows,
-    own_rows,
     runnable_teacher,
 )
 from compression.distillation.settings import (
     AlignPhaseSettings,
     AlignSettings,
-    InitSettings,
     LossSettings,
-    Recipe,
     RowsSettings,
     TrainSettings,
 )
-from compression.distillation.trainer import TrainingData, train_student
+from compression.distillation.trainer import train_student
 from compression.packing import pack
 from compression.shrinking.settings import CompressSettings, TuneSettings
 from compression.students.init import check_layers
@@ -79,43 +76,35 @@ class CompressionContext:
         """Name of the student being built."""
         return self.running.name
 
-    @property
-    def tune_epochs(self) -> int:
-        """Number of epochs of tuning."""
-        return self.step.tune.tune_epochs if self.step.tune else 0
-
     def tune(self, *callbacks: Callback) -> None:
-        """Train the student for --tune-epochs and keep its best weights. Does nothing for 0 epochs.
+        """Train the student for --tune-epochs and keep its best weights. Does nothing if the step has no tuning.
 
         It learns from the step's distillation set, with the logits of the teacher or of the student before it was
         changed, and from the teacher's hidden states and attention if these are aligned. Raises UserError if the
         student as it is now cannot be aligned with the teacher.
         """
-        step = self.step
-        if step.tune is None or step.objective is None or step.rows is None or step.train is None:
+        step, tuning = self.step, self.step.tuning
+        if tuning is None:
             return
-        objective, seed = step.objective, step.seed or 0
-        if step.tune.guide == "student":
-            objective = objective.model_copy(update={"alpha": 0.0})
-            text, _ = self.text()
+        if tuning.guide == "student":
+            text = self.text()
             parent, tokenizer, _ = load_student(self.inputs["parent"], CPU)
             logits = student_logits(parent, encode_split(tokenizer, text), CPU, f"{self.parent.name} guides")
             rows = DistillationSet(text, logits, bool(step.rows.augmented_sets))
         else:
-            rows = distillation_set(self.inputs, step.task, step.rows, seed)
-        recipe = Recipe(
-            objective=objective, rows=step.rows, train=step.train, init=InitSettings(), align=None, prune=None
-        )
+            rows = distillation_set(self.inputs, step.task, step.rows, step.seed)
         self.history = train_student(
-            recipe,
-            seed,
+            tuning.train,
+            tuning.objective,
+            step.seed,
             step.task,
             self.student,
             self.tokenizer,
-            TrainingData(rows, self.held_out),
+            rows,
+            self.held_out,
             self.running,
             callbacks,
-            self._aligner(step.align, recipe.train.epochs) if step.align else None,
+            self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
         )
 
     def _aligner(self, align: AlignSettings, epochs: int) -> Aligner:
@@ -125,23 +114,18 @@ class CompressionContext:
         check_alignment(align, arch, shape, layers_config(teacher), name)
         check_pieces(self.parent.name, self.tokenizer, teacher, name)
         # Projections between different widths must not depend on the trainings before, which may have been resumed.
-        seed_everything(self.step.seed or 0)
+        seed_everything(self.step.seed)
         phases = AlignPhaseSettings(**align.model_dump())
         return load_aligner(phases, arch, shape, teacher, epochs, self.running.cpu)
 
-    def own_rows(self) -> Split:
-        """Return the task's own rows that the student learned from: all of train, or the share that is drawn."""
-        return own_rows(self.inputs, self.step.rows or RowsSettings(), self.step.seed or 0)
-
-    def text(self, augmented: bool = True) -> tuple[Split, dict[str, np.ndarray]]:
-        """Return the rows to learn from, as `distillation_text` does, with augmented ones or without."""
-        inputs = self.inputs if augmented else {"splits": self.inputs["splits"]}
-        return distillation_text(inputs, self.step.rows or RowsSettings(), self.step.seed or 0)
+    def text(self, augmented: bool = True) -> Split:
+        """Return the rows to learn from, with augmented ones or without."""
+        return distillation_text(self.inputs, self.step.rows, self.step.seed, augmented)[0]
 
     @functools.cached_property
     def held_out(self) -> Split:
         """The held-out rows: validation's labelled ones, or if none is, all with the teacher's labels."""
-        return held_out_rows(self.inputs, self.step.task, self.step.selection)
+        return held_out_rows(self.inputs, self.step.task, self.step.task.selection_split(self.step.select_on))
 
     def logits(self, rows: Split) -> np.ndarray:
         """Return the current student's logits, float32 [n, outputs]."""
@@ -152,13 +136,45 @@ class CompressionContext:
         return main_score(self.step.task, self.held_out.labels, self.logits(self.held_out), self.held_out.sentence2)
 
     def student_settings(self) -> dict[str, Any]:
-        """Return the current student's own settings."""
+        """Return the settings of the student as it is now."""
         return {**self.parent.student, **self.widths}
 
     def packed_size(self) -> int:
         """Return the size of the current student's packed file, in bytes."""
         config = self.parent.model_copy(update={"name": "", "student": self.student_settings()})
         return len(pack(self.student, self.tokenizer, config))
+
+
+class Tuning(Settings):
+    """How a student is trained while or after it is made smaller."""
+
+    objective: LossSettings
+    train: TrainSettings
+    align: AlignSettings | None
+    """How it is aligned with the teacher; None if it is not."""
+    guide: Literal["teacher", "student"]
+
+    @classmethod
+    def of(cls, settings: CompressSettings) -> Tuning | None:
+        """Return what the settings describe; None without --tune-epochs."""
+        if not settings.tune_epochs:
+            return None
+        objective = settings.part(LossSettings)
+        return cls(
+            objective=objective.model_copy(update={"alpha": 0.0}) if settings.guide == "student" else objective,
+            train=TrainSettings(
+                epochs=settings.tune_epochs,
+                patience=settings.tune_epochs,
+                lr=settings.tune_lr,
+                batch_size=settings.batch_size,
+                accumulate=settings.accumulate,
+                max_grad_norm=settings.max_grad_norm,
+                select_on=settings.select_on,
+                precision=settings.precision,
+            ),
+            align=settings.part(AlignSettings) if settings.aligns_tuning else None,
+            guide=settings.guide,
+        )
 
 
 class Shrink(Step):
@@ -169,16 +185,13 @@ class Shrink(Step):
     named: ClassVar[tuple[str, ...]] = ()
     """Settings that `label` shows."""
 
-    seed: int | None
-    """None if nothing is drawn: without tuning, and if all rows are read."""
-    tune: TuneSettings | None
-    """How it is trained afterwards. None without --tune-epochs, as are the next four."""
-    objective: LossSettings | None
-    rows: RowsSettings | None
-    """Also given if the step reads training rows of which only a share is drawn."""
-    train: TrainSettings | None
-    align: AlignSettings | None
-    """How it is aligned with the teacher; None if it is not."""
+    seed: int = 0
+    """0 if nothing is drawn: without tuning, and if all rows are read."""
+    rows: RowsSettings = RowsSettings()
+    """The defaults if nothing is drawn."""
+    select_on: Literal["validation", "test"] = "validation"
+    """Split whose rows select the epoch, or the bits."""
+    tuning: Tuning | None
     task: Task = pydantic.Field(exclude=True)
     parent: Path = pydantic.Field(exclude=True)
     """Folder of the student to make smaller."""
@@ -190,50 +203,26 @@ class Shrink(Step):
     @classmethod
     def of(cls, settings: CompressSettings, parent: Path) -> Shrink:
         """Return the step that the settings describe."""
-        groups = {"tune": TuneSettings, "objective": LossSettings, "rows": RowsSettings, "train": TrainSettings}
-        tuning = {field: settings.part(group) if settings.tune_epochs else None for field, group in groups.items()}
-        if settings.tune_epochs:
-            tuning["train"] = settings.part(TrainSettings).model_copy(
-                update={
-                    "epochs": settings.tune_epochs,
-                    "patience": settings.tune_epochs,
-                    "lr": settings.tune_lr,
-                    "optimizer": "adamw",
-                    "schedule": "linear",
-                    "weight_decay": 0.0,
-                    "average_epochs": 1,
-                }
-            )
-        task = load_task(settings.task)
+        task, tuning = load_task(settings.task), Tuning.of(settings)
         step = cls(
-            seed=settings.seed if settings.tune_epochs else None,
-            **tuning,
-            align=settings.part(AlignSettings) if settings.aligns_tuning else None,
+            tuning=tuning,
             task=task,
             parent=parent,
-            teacher=find_teacher(settings, task) if settings.tune_epochs and settings.guide == "teacher" else None,
+            teacher=find_teacher(settings, task) if tuning and tuning.guide == "teacher" else None,
             augmented=settings.augmented_sets,
             **{cls.kind(): settings.part(cls.group())},
-            **cls.more(settings),
         )
-        if settings.draws_a_share and step.reads() & {"text", "train"}:
-            return step.model_copy(update={"rows": settings.part(RowsSettings), "seed": settings.seed})
-        return step
-
-    @property
-    def selection(self) -> str:
-        """The split whose rows select the epoch, or the bits."""
-        return self.task.selection_split(self.train.select_on if self.train else "validation")
+        changes: dict[str, Any] = {}
+        if tuning or (settings.draws_a_share and step.reads() & {"text", "train"}):
+            changes |= {"rows": settings.part(RowsSettings), "seed": settings.seed}
+        if tuning or "held out" in step.reads():
+            changes["select_on"] = settings.select_on
+        return step.model_copy(update=changes)
 
     @classmethod
     def group(cls) -> type[Settings]:
         """Return the class of the step's own settings."""
         return cls.model_fields[cls.kind()].annotation
-
-    @classmethod
-    def more(cls, settings: CompressSettings) -> dict[str, Any]:
-        """Return the values of a subclass's further fields."""
-        return {}
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
@@ -266,25 +255,25 @@ class Shrink(Step):
 
         Raises UserError if something is missing, or if the student has no layers to align.
         """
-        parent, reads, above = read_config(self.parent), self.reads(), artifact_at(self.parent)
-        inputs = {"parent": above}
-        if self.tune:
+        parent, reads, tuning = read_config(self.parent), self.reads(), self.tuning
+        inputs = {"parent": artifact_at(self.parent)}
+        if tuning:
             inputs |= learning_inputs(paths, self.task, self.augmented, self.teacher)
-            if self.align:
-                flag, shape = alignment_flag(self.align), build(StudentSettings, parent.student)
+            if tuning.align:
+                flag, shape = alignment_flag(tuning.align), build(StudentSettings, parent.student)
                 inputs["teacher"] = runnable_teacher(paths, self.task, flag, self.teacher)
                 folder = model_folder(paths, self.task.models_task, str(self.teacher))
                 check_layers(flag, shape, parent.arch, folder)
         elif reads:
             augmented = self.augmented if "text" in reads and parent.augmented else ()
             inputs |= learning_inputs(paths, self.task, augmented)
-        if self.tune or "held out" in reads:
-            inputs |= held_out_inputs(paths, self.task, self.selection, parent.teacher)
+        if tuning or "held out" in reads:
+            inputs |= held_out_inputs(paths, self.task, self.task.selection_split(self.select_on), parent.teacher)
         return inputs
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Load the student, change it, and save the result with all of its weights."""
-        seed_everything(self.seed or 0)
+        seed_everything(self.seed)
         student, tokenizer, parent = load_student(inputs["parent"], CPU)
         parent = parent.model_copy(update={"name": context.names["parent"]})
         changed = CompressionContext(self, inputs, context, parent, student, tokenizer)

@@ -33,19 +33,19 @@ def find_files(
     source: str,
     sentences: list[str],
     folder: Path,
-    own: list[str] | None = None,
+    for_vectors: list[str] | None = None,
     with_vectors: bool = True,
 ) -> tuple[Path, Path]:
     """Return (sentencepiece model, word2vec vectors of `dim`); without vectors, the second file need not exist.
 
     source: "train" trains both on `sentences` and keeps them in `folder`, the same bytes for the same text; "auto" does
-    so if BPEmb's cache does not have its files; "bpemb" downloads them. own: text to train the vectors on, if not all
-    sentences: a million augmented ones would take gigabytes as lists of pieces. Raises UserError.
+    so if BPEmb's cache does not have its files; "bpemb" downloads them. for_vectors: text to train the vectors on, if
+    not all sentences: a million augmented ones would take gigabytes as lists of pieces. Raises UserError.
     """
     if cached := cached_files(vocab_size, dim, source):
         return cached
-    own = sentences if own is None else own
-    text = fingerprint(sentences if own is sentences else [fingerprint(sentences), fingerprint(own)])
+    for_vectors = sentences if for_vectors is None else for_vectors
+    text = fingerprint(sentences if for_vectors is sentences else [fingerprint(sentences), fingerprint(for_vectors)])
     model_file = folder / f"{text}.vs{vocab_size}.model"
     vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
     if model_file.exists() and (vector_file.exists() or not with_vectors):
@@ -56,7 +56,7 @@ def find_files(
             say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
             _train_pieces(map(prepare, sentences), vocab_size, model_file)
         if with_vectors and not vector_file.exists():
-            _train_vectors(list(map(prepare, own)), model_file, dim, vector_file)
+            _train_vectors(list(map(prepare, for_vectors)), model_file, dim, vector_file)
     return model_file, vector_file
 
 

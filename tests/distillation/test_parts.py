@@ -19,7 +19,7 @@ from common.store.step import Context
 from common.teachers.huggingface.general import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.trainer import TrainingData, train_student
+from compression.distillation.trainer import train_student
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.student import Student
@@ -71,10 +71,11 @@ def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
         )
     torch.manual_seed(1)
     student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.kind.by_word)
-    data = TrainingData(DistillationSet(split, logits, False), split)
+    rows = DistillationSet(split, logits, False)
     context = Context(work=folder / f"work{parts}", key="key", name="student", cache=folder / "cache")
-    recipe, seed = settings.recipe(), settings.seed
-    history = train_student(recipe, seed, task, student, tokenizer, data, context, aligner=aligner)
+    history = train_student(
+        settings, settings, settings.seed, task, student, tokenizer, rows, split, context, aligner=aligner
+    )
     return [epoch["loss"] for epoch in history]
 
 

@@ -5,9 +5,9 @@ import packed_students as packed
 import pytest
 import shrunk
 
+from compression.distillation.pruning import TARGETS, prunable
 from compression.packing import pack_student
 from compression.runtime.model import load_bytes
-from compression.shrinking.pruning.weights import TARGETS, prunable
 from compression.students.saved import load_student
 from compression.students.weights import Product
 

@@ -133,7 +133,7 @@ class Swelling:
     SIZES = {"table": {4: 40, 3: 30}, "x": {8: 8, 4: 4}, "y": {8: 6, 4: 3}}
 
     def __init__(self):
-        self.tune_epochs = 1
+        self.step = SimpleNamespace(tuning="any")
         self.parent = SimpleNamespace(name="swelling")
         self.name = "swelling"
         self.trained = []

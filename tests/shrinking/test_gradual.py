@@ -11,8 +11,8 @@ from stops import stopped_in_step
 import compression.distillation.trainer
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
+from compression.distillation.pruning import TARGETS, MovementPruner, Scored, prunable
 from compression.shrinking.prune import Prune
-from compression.shrinking.pruning.weights import TARGETS, MovementPruner, Scored, prunable
 from compression.shrinking.settings import CompressSettings
 from compression.students.weights import Dense, matrices
 

@@ -1,5 +1,6 @@
 """Quantization of students: close to their parents, zeros that stay zero, and folders that load anywhere."""
 
+import itertools
 import shutil
 
 import numpy as np
@@ -130,8 +131,8 @@ def test_training_with_rounded_inputs_is_known_by_the_key():
         settings = tiny.compress_settings(task="sst-2", teacher="t", **given)
         return Quantize.of(settings, tiny.ROOT).model_dump(mode="json")
 
-    assert not any(record(**given)["trained_inputs"] for given in ({"dq_encoder": True}, {"tune_epochs": 1}))
-    assert record(dq_classifier=True, tune_epochs=1)["trained_inputs"]
+    records = [record(dq_classifier=rounded, tune_epochs=epochs) for rounded in (False, True) for epochs in (0, 1)]
+    assert all(one != other for one, other in itertools.combinations(records, 2))
 
 
 @pytest.mark.parametrize("inputs", [{"encoder": "static"}, {"head": "dynamic"}, {"embedding": "dynamic"}])

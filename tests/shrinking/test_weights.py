@@ -11,7 +11,7 @@ from common.config import parse_flags
 from common.errors import UserError
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
-from compression.shrinking.pruning.weights import (
+from compression.distillation.pruning import (
     TARGETS,
     SparsityMask,
     masks,

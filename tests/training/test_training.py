@@ -20,12 +20,11 @@ from common.teachers.huggingface import training as huggingface_training
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.settings import FinetuneSettings
 from common.training.checkpoint import load_tensors, load_weights
-from common.training.loop import Run, fit, linear_schedule, over_rows, train_step
+from common.training.loop import Callback, Run, fit, linear_schedule, over_rows, train_step
 from common.training.losses import combined
 from common.training.models import read_config
 from compression.distillation.distill import distill
-from compression.shrinking.prune import pruning_callback
-from compression.shrinking.pruning.weights import GradualPruner, Prunable
+from compression.distillation.pruning import GradualPruner, Prunable
 
 
 class Stopped(Exception):
@@ -45,14 +44,22 @@ def stop_after(steps, function):
     return stopping
 
 
+class EligibleAfter(Callback):
+    def __init__(self, progress):
+        self.progress = progress
+
+    def eligible(self, progress):
+        return progress > self.progress
+
+
 @pytest.mark.parametrize(
     ("scores", "epochs", "best", "changed"),
     [
         ([0.1, 0.9, 0.5, 0.4], 4, 1, {}),
         ([0.5, 0.5], 2, 0, {}),  # of equal epochs the first
         ([0.1, 0.9, 0.5, 0.4, 0.95, 0.1], 4, 1, {"patience": 2}),
-        ([0.9, 0.1, 0.2], 3, 2, {"eligible": lambda progress: progress > 0.5}),
-        ([0.9, 0.1, 0.2], 3, 2, {"eligible": lambda progress: False}),
+        ([0.9, 0.1, 0.2], 3, 2, {"callbacks": [EligibleAfter(0.5)]}),
+        ([0.9, 0.1, 0.2], 3, 2, {"callbacks": [EligibleAfter(1.0)]}),
     ],
 )
 def test_the_best_epochs_weights_are_kept(tmp_path, scores, epochs, best, changed):
@@ -159,7 +166,7 @@ STUDENTS = {
 
 def student_of(workspace, kind, **given):
     values = {"model_name": "s", **tiny.small(**STUDENTS[kind], **given)}
-    return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values), pruning_callback)
+    return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
 
 
 def files(folder):
@@ -210,10 +217,7 @@ def test_weights_that_start_at_zero_do_not_change_what_a_stopped_prune_aware_run
             seed=1,
             state_file=tmp_path / folder / "state.safetensors",
             fingerprint="f",
-            extra_state=pruner.state,
-            on_start=pruner.start,
-            after_step=pruner.step,
-            eligible=pruner.eligible,
+            callbacks=[pruner],
         )
 
     whole, stopped, again = run("whole"), run("stopped"), run("stopped")

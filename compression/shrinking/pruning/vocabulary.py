@@ -71,11 +71,9 @@ def training_ids(context: CompressionContext) -> np.ndarray:
 
     This text is train and, if the student learned from augmented rows, those of --augmented; of both, the drawn rows.
     """
-    text, _ = context.text(context.parent.augmented)
-    rows = encode_split(context.tokenizer, text)
-    return np.concatenate([each.ids for each in (rows.text, rows.second) if each is not None])
+    rows = encode_split(context.tokenizer, context.text(context.parent.augmented))
+    return np.concatenate([column.ids for column in (rows.text, rows.second) if column is not None])
 
 
 def _row_factor(matrix: Matrix) -> Dense:
-    """Return a float matrix itself, or the factor of a product that has its rows."""
-    return getattr(matrix, "left", matrix)
+    return getattr(matrix, "left", matrix)  # of a product, the factor that has its rows

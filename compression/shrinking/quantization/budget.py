@@ -151,7 +151,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
         index = first(len(points), lambda index: size(points[index]) <= most)
         return points[-1] if index is None else widened(points, index, lambda setting: size(setting) <= most)
 
-    setting = largest(most * ROOM if context.tune_epochs else most)
+    setting = largest(most * ROOM if context.step.tuning else most)
     if size(setting) > most:
         raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {size(setting)} bytes")
     while True:
@@ -192,7 +192,7 @@ def within_loss(context: CompressionContext, builder: StudentBuilder, points: li
     for index in range(max(good, default=-1) + 1, len(points)):
         if fails(index, False) and losses[-1] > loss + HOPELESS:
             break
-    if context.tune_epochs:
+    if context.step.tuning:
         start, untuned = max(good, default=0), dict(good)
         good.clear()
         first(len(points) - start, lambda index: fails(start + index, True))

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from common.store.files import fingerprint
-from compression.distillation.callbacks import Callback
+from common.training.loop import Callback
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.shrinking.step import CompressionContext
 from compression.students.layers import StraightThrough, round_inputs
@@ -104,7 +104,7 @@ class StudentBuilder:
         context = self.context
         context.student = student = copy.deepcopy(self.float)
         context.history = None
-        tune = tune and context.tune_epochs > 0
+        tune = tune and context.step.tuning is not None
         for name, scheme in setting.items():
             matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
             replace_matrix(student, name, matrix)
@@ -112,8 +112,8 @@ class StudentBuilder:
             dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}
             round_inputs(student, dynamic, None)
             # A search trains several settings: each resumes its own training, not that of another.
-            own = fingerprint([context.running.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
-            running = dataclasses.replace(context.running, key=own, work=context.running.work / own)
+            key = fingerprint([context.running.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            running = dataclasses.replace(context.running, key=key, work=context.running.work / key)
             tuning = dataclasses.replace(context, running=running)
             tuning.tune(RangeUpdater(student))
             context.history = tuning.history
@@ -124,8 +124,8 @@ class StudentBuilder:
     def _calibration(self) -> torch.Tensor:
         """Return the classifier's inputs over the first --calibration-rows of the student's rows, [rows, width]."""
         context = self.context
-        own = context.own_rows()
-        rows = own.take(np.arange(min(self.calibration_rows, len(own))))
+        train = context.text(augmented=False)
+        rows = train.take(np.arange(min(self.calibration_rows, len(train))))
         seen: list[torch.Tensor] = []
         hook = context.student.classifier.register_forward_pre_hook(
             lambda _, inputs: seen.append(inputs[0].detach().flatten(0, -2))

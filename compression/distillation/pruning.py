@@ -20,7 +20,7 @@ import dataclasses
 import torch
 from torch import nn
 
-from compression.distillation.callbacks import Callback, Pruner
+from common.training.loop import Callback
 from compression.distillation.settings import PruneSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices, replace_matrix
@@ -142,6 +142,27 @@ def is_update(before: float, after: float) -> bool:
     return int(before * UPDATES) != int(after * UPDATES)
 
 
+class Pruner(Callback):
+    """Prunes the student it was created for to the target that its settings ask for. parts: the student's matrices."""
+
+    parts: list[Prunable]
+
+    def eligible(self, progress: float) -> bool:
+        """Return whether the target is reached."""
+        return progress >= RAMP[1]
+
+    def finish(self) -> dict[str, float]:
+        """Convert the trained student to plain dense weights, and return the sparsity of each part."""
+        return sparsity_by_part(self.parts)
+
+
+def pruning_callback(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
+    """Return the callback that prunes a student while it is trained, to the targets `prune` would use."""
+    if settings.prune_movement:
+        return MovementPruner(student, arch, embedding_type, settings)
+    return GradualPruner(prunable(student, arch, embedding_type), settings)
+
+
 class GradualPruner(Pruner):
     """Sets a growing share of the smallest weights to zero, without masks in the student's weights.
 
@@ -165,14 +186,6 @@ class GradualPruner(Pruner):
         if is_update(before, after):
             self.zeros = masks(self.parts, self.settings, share_of_target(after))
         set_zero(self.parts, self.zeros)
-
-    def eligible(self, progress: float) -> bool:
-        """Return whether the target is reached."""
-        return progress >= RAMP[1]
-
-    def finish(self) -> dict[str, float]:
-        """Return the sparsity of each part."""
-        return sparsity_by_part(self.parts)
 
 
 class Scored(Dense):
@@ -221,12 +234,8 @@ class MovementPruner(Pruner):
             for (_, matrix), mask in zip(self._scored(), zeros, strict=True):
                 matrix.used.copy_(~mask)
 
-    def eligible(self, progress: float) -> bool:
-        """Return whether the target is reached."""
-        return progress >= RAMP[1]
-
     def finish(self) -> dict[str, float]:
         """Replace the scored matrices by dense ones with exact zeros. Return the sparsity of each part."""
         for name, matrix in self._scored():
             replace_matrix(self.student, name, Dense(matrix.dense().detach()))
-        return sparsity_by_part(self.parts)
+        return super().finish()

@@ -78,21 +78,21 @@ class Factorize(Shrink):
 
     def _candidates(self, context: CompressionContext) -> dict[str, torch.Tensor]:
         """Return all matrices that could be factorized, by name. Raises UserError when there are none."""
-        own, parent = self.factorize, context.parent.name
+        how, parent = self.factorize, context.parent.name
         every = dict(matrices(context.student))
         if not all(isinstance(matrix, Dense) for matrix in every.values()):
             raise UserError(f"{parent} is quantized; factorize it before quantizing")
-        chosen = {stem: matrix for stem, matrix in every.items() if stem.split(".")[0] in own.factorize}
+        chosen = {stem: matrix for stem, matrix in every.items() if stem.split(".")[0] in how.factorize}
         candidates = {
             stem: matrix.value.detach()
             for stem, matrix in chosen.items()
             if not stem.endswith((".left", ".right")) and stem != OUTPUT_LAYER and matrix.value.shape[1] > 1
         }
         if not candidates:
-            raise UserError(f"{parent} has nothing left to factorize in {', '.join(own.factorize)}")
+            raise UserError(f"{parent} has nothing left to factorize in {', '.join(how.factorize)}")
         largest = max(min(weight.shape) for weight in candidates.values())
-        if own.rank > largest:
-            raise UserError(f"--rank {own.rank:g} is higher than the rank of every matrix; the highest is {largest}")
+        if how.rank > largest:
+            raise UserError(f"--rank {how.rank:g} is higher than the rank of every matrix; the highest is {largest}")
         return candidates
 
 
@@ -114,7 +114,7 @@ def kronecker(weight: torch.Tensor, rank: int, uses: np.ndarray | None = None) -
     rows, columns = weight.shape
     weights = rank * (rows + columns)
     sides = itertools.product(divisors(columns), divisors(rows))  # low rank comes first, so it wins ties
-    across, height = min(sides, key=lambda each: round(share_lost(weight, *each, weights), 6))
+    across, height = min(sides, key=lambda block: round(share_lost(weight, *block, weights), 6))
     blocks = cut(weight, across, height)
     *_, right = torch.linalg.svd(blocks, full_matrices=False)
     return Product(*_factors(blocks, right[: weights // sum(blocks.shape)]), across, height)

@@ -83,14 +83,13 @@ class Pack(StudentFile):
             say(f"{name} is packed without calibration: {error}")
             return {}
         logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
-        found = fit_packed(config, logits, rows.labels, rows.sentence2 or [])
-        shown = ", ".join(f"{what} {value:g}" for what, value in found.items())
+        fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [])
+        shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())
         say(f"{name}: {shown}, from {len(rows):,} rows of validation")
-        return found
+        return fitted
 
-    @property
+    @property  # the split to calibrate on: validation even if test selected the checkpoint
     def _validation(self) -> str:
-        """The split to calibrate on: validation even if test selected the checkpoint."""
         return self.task.selection_split("validation")
 
 

@@ -36,7 +36,7 @@ class Quantize(Shrink):
         elif settings.max_loss is not None:
             bits = f"loss{settings.max_loss:g}"
         words = [f"+q{bits}{quantizer.suffix}"]
-        words += [f"{short}{own}" for part, short in SHORT.items() if (own := settings.bits_of(part))]
+        words += [f"{short}{chosen}" for part, short in SHORT.items() if (chosen := settings.bits_of(part))]
         if settings.granularity not in (None, _default_granularity(settings)):
             words.append(settings.granularity)
         if settings.ranges == "minmax" and "ranges" in quantizer.settings:
@@ -62,27 +62,21 @@ class Quantize(Shrink):
 
         Raises UserError if it is quantized already, or if --max-bytes or --max-loss cannot be met.
         """
-        own, parent = self.quantize, context.parent
+        how, parent = self.quantize, context.parent
         if parent.stage == "quantized":
             raise UserError(f"{parent.name} is quantized already")
-        parts = quantized_parts(own, parent)
-        inputs = {
-            part: how
-            for part, how, flag in (
-                ("encoder", "dynamic", own.dq_encoder),
-                ("classifier", "dynamic", own.dq_classifier),
-                ("classifier", "static", own.ptq_classifier),
-            )
-            if flag and part in parts
-        }
-        builder = StudentBuilder(context, parts, inputs, own.calibration_rows)
-        setting = {name: scheme_of(own, name.split(".")[0]) for name in builder.weights}
-        if own.chooses_bits:
-            points = settings_of(context, builder, setting, [part for part in parts if own.bits_of(part)])
-            if own.max_bytes is not None:
-                setting = within_bytes(context, builder, points, own.max_bytes)
-            elif own.max_loss is not None:
-                setting = within_loss(context, builder, points, own.max_loss)
+        parts = quantized_parts(how, parent)
+        rounding = {"encoder": "dynamic" if how.dq_encoder else ""}
+        rounding["classifier"] = "dynamic" if how.dq_classifier else "static" if how.ptq_classifier else ""
+        inputs = {part: ranges for part, ranges in rounding.items() if ranges and part in parts}
+        builder = StudentBuilder(context, parts, inputs, how.calibration_rows)
+        setting = {name: scheme_of(how, name.split(".")[0]) for name in builder.weights}
+        if how.chooses_bits:
+            points = settings_of(context, builder, setting, [part for part in parts if how.bits_of(part)])
+            if how.max_bytes is not None:
+                setting = within_bytes(context, builder, points, how.max_bytes)
+            elif how.max_loss is not None:
+                setting = within_loss(context, builder, points, how.max_loss)
         else:
             builder.build(setting, tune=True)
         bits = builder.average_bits(setting)

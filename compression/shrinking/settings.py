@@ -264,26 +264,26 @@ class CompressSettings(  # bases in the order of --help
         return ("prune" in actions and self.prune_vocabulary > 0) or "factorize" in actions
 
 
-def defaults_for(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the given student architecture and task, which YAML and flags override."""
+def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the student architecture and task, which YAML and flags override."""
     before: dict[str, Any] = {}
-    paths = Workspace(given.get("workspace", default_root()))
-    if given.get("start_from") and (config := _saved(model_folder(paths, GENERAL, given["start_from"]))):
+    paths = Workspace(values.get("workspace", default_root()))
+    if values.get("start_from") and (config := _saved(model_folder(paths, GENERAL, values["start_from"]))):
         before = {"student_arch": config.arch, **config.student}
-    if "pretrain" in (given.get("compression_actions") or ()):
+    if "pretrain" in (values.get("compression_actions") or ()):
         before = {"task": GENERAL, "student_arch": "transformer", "embedding_type": "wordpiece"}
-    given = {**before, **given}
-    arch = given.get("student_arch", "bilstm")
+    values = {**before, **values}
+    arch = values.get("student_arch", "bilstm")
     arch = OLD_NAMES.get(arch, arch)
     if not (CONFIG_DIR / "students" / f"{arch}.yaml").exists():
         return before
-    if given.get("task", GENERAL) == GENERAL:
-        return _at_batch_size(student_defaults(arch, False), given) | before
-    task = load_task(given["task"])
-    usual = _at_batch_size(student_defaults(arch, task.pair), given)
+    if values.get("task", GENERAL) == GENERAL:
+        return _at_batch_size(student_defaults(arch, False), values) | before
+    task = load_task(values["task"])
+    usual = _at_batch_size(student_defaults(arch, task.pair), values)
     usual |= {} if task.kind.has_distributions else {"loss": "mse"}
-    usual |= {"symmetric": task.symmetric} if given.get("pair_encoder", "compare") != "compare" else {}
-    name = given.get("load_trained_model")
+    usual |= {"symmetric": task.symmetric} if values.get("pair_encoder", "compare") != "compare" else {}
+    name = values.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None
     return usual | before | (_recipe(config) if config and config.kind == "student" else {})
 
@@ -296,10 +296,10 @@ def _saved(folder: Path) -> ModelConfig | None:
         return None
 
 
-def _at_batch_size(usual: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _at_batch_size(usual: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Scale the default learning rate by the square root of the batch size, as Adam needs (Malladi et al., 2022)."""
-    size = given.get("batch_size")
-    if size is None or not str(size).isdecimal() or "lr" in given:
+    size = values.get("batch_size")
+    if size is None or not str(size).isdecimal() or "lr" in values:
         return usual
     return {**usual, "lr": round(usual["lr"] * (int(size) / usual["batch_size"]) ** 0.5, 6)}
 

@@ -35,11 +35,11 @@ def stop_after(steps, function):
     """The function, but for raising at its call number `steps` + 1."""
     left = [steps]
 
-    def stopping(*arguments):
+    def stopping(*arguments, **options):
         if not left[0]:
             raise Stopped
         left[0] -= 1
-        return function(*arguments)
+        return function(*arguments, **options)
 
     return stopping
 

@@ -24,14 +24,16 @@ _BATCH = 16
 """Rows per random draw of signs; more draws give a better estimate."""
 
 
-def importance(
-    student: Student, encoded: EncodedRows, gradients: Callable[[], list[torch.Tensor]]
-) -> list[torch.Tensor]:
-    """Return the importances over a sample of text, one tensor for each that `gradients` returns.
+Gates = dict[nn.Module, torch.Tensor]
+"""Layer -> a value for each of its units, [units]."""
 
-    gradients: called after each backward pass; returns the gradients of groups of gates, [units] each.
+
+def importance(student: Student, encoded: EncodedRows, gradients: Callable[[], Gates]) -> Gates:
+    """Return the importances of units over a sample of text.
+
+    gradients: called after each backward pass; returns the gradients of the units' gates.
     """
-    total: list[torch.Tensor] = []
+    total: Gates = {}
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded))
     student.eval()
@@ -41,8 +43,8 @@ def importance(
         logits = without_padding(student(batch), batch)
         # With random signs, the expected square of a batch's sum is the sum of its logits' squares.
         (logits * (torch.randint(0, 2, logits.shape, generator=generator) * 2 - 1)).sum().backward()
-        gates = gradients()
-        total = [gate**2 + sum_ for gate, sum_ in zip(gates, total or [0.0] * len(gates), strict=True)]
+        for layer, gates in gradients().items():
+            total[layer] = gates**2 + total.get(layer, 0.0)
     student.zero_grad()
     return total
 

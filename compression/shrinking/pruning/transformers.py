@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 
 from common.errors import UserError
-from compression.shrinking.pruning.importance import best, column_sums, importance, keep_rows, left, take_columns
+from compression.shrinking.pruning.importance import (
+    Gates,
+    best,
+    column_sums,
+    importance,
+    keep_rows,
+    left,
+    take_columns,
+)
 from compression.students.batch import EncodedRows
 from compression.students.student import Student
 
@@ -25,10 +33,10 @@ def remove_heads(student: Student, share: float, encoded: EncodedRows) -> dict[s
     attentions = [block.attention for block in encoder.blocks if hasattr(block, "attention")]
     width = encoder.size.attention // encoder.size.heads
 
-    def gradients() -> list[torch.Tensor]:
-        return [column_sums(each.output.weight).view(-1, width).sum(1) for each in attentions]
+    def gradients() -> Gates:
+        return {attention: column_sums(attention.output.weight).view(-1, width).sum(1) for attention in attentions}
 
-    for attention, of_heads in zip(attentions, importance(student, encoded, gradients), strict=True):
+    for attention, of_heads in importance(student, encoded, gradients).items():
         heads = best(of_heads, left(of_heads, share, _FLAG, "heads"))
         units = (heads[:, None] * width + torch.arange(width)).flatten()
         for layer in (attention.query, attention.key, attention.value):

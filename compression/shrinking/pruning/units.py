@@ -7,8 +7,6 @@ compression.shrinking.pruning.importance) is then the sum of the unit's outputs 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +16,7 @@ from torch import nn
 
 from compression.runtime.shapes import GATES
 from compression.shrinking.pruning.importance import (
+    Gates,
     best,
     column_sums,
     importance,
@@ -52,19 +51,19 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     composition = _layers_of(student.encoder.alignment.composition) if student.aligns else []
     scores = _importance(student, encoded, layers, composition, hidden)
 
-    def to_keep(importances: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [best(each, left(each, share, "--prune-units", "units")) for each in importances]
+    def to_keep(layer: nn.Module) -> torch.Tensor:
+        return best(scores[layer], left(scores[layer], share, "--prune-units", "units"))
 
-    kept, composed = to_keep(scores.layers), to_keep(scores.composition)
+    kept, composed = list(map(to_keep, layers)), list(map(to_keep, composition))
     widths = list(map(_units, layers))
     if student.aligns:
         fusion, vector = student.encoder.alignment.fusion, torch.arange(student.embedding.table.weight.dense().shape[1])
-        compared = best(scores.compared, len(composed[0]) if composed else sum(map(len, kept)))
+        compared = best(scores[fusion], len(composed[0]) if composed else sum(map(len, kept)))
         keep_rows(fusion, compared)
         fusion.weight = take_columns(fusion.weight, _columns([*widths, len(vector)], [*kept, vector], 4))
         for layer in composition:
             name = _input_name(layer)
-            matrix, inputs = getattr(layer, name), len(scores.compared)
+            matrix, inputs = getattr(layer, name), len(scores[fusion])
             blocks = matrix.dense().shape[1] // inputs  # a convolution reads several tokens
             setattr(layer, name, take_columns(matrix, _columns([inputs], [compared], blocks)))
         read = (list(map(_units, composition)), composed) if composed else ([sum(widths)], [compared])
@@ -73,7 +72,7 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
         first.weight = take_columns(first.weight, _columns(widths, kept, student.blocks))
     for layer, units in zip([*layers, *composition], [*kept, *composed], strict=True):
         _shrink(layer, units)
-    for (up, down), units in zip(hidden, to_keep(scores.hidden), strict=True):
+    for (up, down), units in [(pair, to_keep(pair[0])) for pair in hidden]:
         keep_rows(up, units)
         down.weight = take_columns(down.weight, units)
     widths_left = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
@@ -88,65 +87,48 @@ def _layers_of(encoder: nn.Module | None) -> Layers:
 
 
 def _input_name(layer: Recurrent | Linear) -> str:
-    """Return the name of the matrix that a layer's inputs are multiplied with."""
     return "weight_ih" if isinstance(layer, Recurrent) else "weight"
 
 
 def _units(layer: Recurrent | Linear) -> int:
-    """Return the units of a layer of the encoder. A convolution has two rows for each: its value and its gate."""
+    # A convolution has two rows for each unit: its value and its gate.
     return layer.hidden_dim if isinstance(layer, Recurrent) else len(layer.bias) // 2
-
-
-@dataclasses.dataclass
-class _Importance:
-    """Importances [units] of the encoder's layers, of the outputs of alignment, of the composition's layers, and of
-    hidden layers."""
-
-    layers: list[torch.Tensor]
-    compared: torch.Tensor | None
-    composition: list[torch.Tensor]
-    hidden: list[torch.Tensor]
 
 
 def _importance(
     student: Student, encoded: EncodedRows, layers: Layers, composition: Layers, hidden: list[tuple[Linear, Linear]]
-) -> _Importance:
-    """Return the importances over a sample of text."""
+) -> Gates:
+    """Return the importances over a sample of text, also of the outputs of alignment."""
 
-    def gradients() -> list[torch.Tensor]:
-        gates = [column_sums(down.weight) for _, down in hidden]
+    def gradients() -> Gates:
+        gates: Gates = {up: column_sums(down.weight) for up, down in hidden}
         if not layers:
             return gates
         read = column_sums(student.classifier[0].weight).view(student.blocks, -1).sum(0)
         if composition:
-            gates = [*_with_own(composition, read), *gates]
-            compared = student.encoder.alignment.fusion.bias.shape[0]
-            read = sum(column_sums(getattr(each, _input_name(each))).view(-1, compared).sum(0) for each in composition)
+            gates |= _of_layers(composition, read)
+            inputs = [column_sums(getattr(layer, _input_name(layer))) for layer in composition]
+            read = sum(sums.view(-1, len(student.encoder.alignment.fusion.bias)).sum(0) for sums in inputs)
         if student.aligns:
-            gates = [read, *gates]
-            read = torch.stack([(each.detach() * each.grad).sum((0, 1)) for each in tokens]).sum(0)
+            gates[student.encoder.alignment.fusion] = read
+            read = torch.stack([(states.detach() * states.grad).sum((0, 1)) for states in tokens]).sum(0)
             tokens.clear()
-        return [*_with_own(layers, read), *gates]
+        return gates | _of_layers(layers, read)
 
     with _tokens_read(student) as tokens:
-        total = importance(student, encoded, gradients)
-    found = iter(total)
-    return _Importance(
-        [next(found) for _ in layers],
-        next(found) if student.aligns else None,
-        [next(found) for _ in composition],
-        list(found),
-    )
+        return importance(student, encoded, gradients)
 
 
-def _with_own(layers: Layers, read: torch.Tensor) -> list[torch.Tensor]:
-    """Return each layer's sums, [units], from `read`, those of all layers' readers, [units of all layers, or more].
+def _of_layers(layers: Layers, read: torch.Tensor) -> Gates:
+    """Return each layer's sums from `read`, those of all layers' readers, [units of all layers, or more].
 
     A recurrent layer also reads its own units.
     """
     units = list(map(_units, layers))
-    own = [column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else 0.0 for layer in layers]
-    return list(map(operator.add, read[: sum(units)].split(units), own))
+    return {
+        layer: sums + column_sums(layer.weight_hh) if isinstance(layer, Recurrent) else sums
+        for layer, sums in zip(layers, read[: sum(units)].split(units), strict=True)
+    }
 
 
 @contextlib.contextmanager
@@ -155,9 +137,9 @@ def _tokens_read(student: Student) -> Iterator[list[torch.Tensor]]:
     tokens: list[torch.Tensor] = []
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        for each, _ in inputs[:2]:  # the texts
-            each.retain_grad()
-            tokens.append(each)
+        for states, _ in inputs[:2]:  # the texts
+            states.retain_grad()
+            tokens.append(states)
 
     hook = student.encoder.alignment.register_forward_pre_hook(keep) if student.aligns else None
     try:

@@ -78,7 +78,7 @@ class Scheme:
         return self.bits == 16 or (plain and weight.shape[1] == 1)
 
     def _granularity(self, weight: torch.Tensor) -> str:
-        """Return the granularity; the whole matrix if its rows are single numbers."""
+        # Rows of single numbers have one range together.
         return "tensor" if weight.shape[1] == 1 and self.granularity == "row" else self.granularity
 
     def _groups(self, weight: torch.Tensor) -> torch.Tensor:

@@ -27,11 +27,11 @@ from compression.runtime.vocabulary import (
     MOST_WORD_PIECES,
     coded_indexes,
 )
-from compression.tokenizers import Tokenizer
-from compression.tokenizers.bpe import MODEL_FILE, BpeTokenizer
+from compression.tokenizers import UNKNOWN, Tokenizer
+from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
-from compression.tokenizers.wordpiece import UNKNOWN, WordPieceTokenizer
+from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _ROUNDS = 4
 
@@ -71,10 +71,12 @@ class PackedBytePairs(PackedMerges):
         """Raises UserError if the vocabulary is too large."""
         if len(model.states) > MOST_PIECES // 2 or any(len(piece) > MOST_PIECE_LENGTH for piece in model.merges):
             limit = f"more than {MOST_PIECES // 2:,} pieces, or an overlong one"
-            raise UserError(f"{MODEL_FILE}: cannot be packed: {limit}")
+            raise UserError(f"{BpeTokenizer.file}: cannot be packed: {limit}")
         for key, value in model.rules.items():
             if len(key) > MOST_PIECE_LENGTH or len(value or "") > MOST_REPLACEMENT:
-                raise UserError(f"{MODEL_FILE}: cannot be packed: the normalisation rule for {key[:20]!r} is too long")
+                raise UserError(
+                    f"{BpeTokenizer.file}: cannot be packed: the normalisation rule for {key[:20]!r} is too long"
+                )
         self._model, self.rows = model, model.rows.astype(np.int64)
         super().__init__(model.characters, model.merges, model.states, bool(model.flags & WORDS))
 

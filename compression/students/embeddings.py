@@ -13,7 +13,6 @@ from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.tokenizers import PieceTokenizer, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bytelevel import FILE as BYTE_LEVEL_FILE
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
@@ -31,7 +30,7 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
         return HashTokenizer(settings.vocab_size, settings.hash_ratio, settings.max_tokens)
     kind: type[PieceTokenizer] = BpeTokenizer
     if settings.embedding_type == "wordpiece":
-        kind = ByteLevelTokenizer if (folder / BYTE_LEVEL_FILE).exists() else WordPieceTokenizer
+        kind = ByteLevelTokenizer if (folder / ByteLevelTokenizer.file).exists() else WordPieceTokenizer
     return kind.load(folder, settings.vocab_size, settings.max_tokens)
 
 

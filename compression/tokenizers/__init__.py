@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
+from common.errors import UserError
 from common.kinds.ragged import EncodedText
+
+UNKNOWN = 0
+"""Row of the pieces that have no row of their own."""
 
 
 class Tokenizer:
@@ -31,17 +36,40 @@ class Tokenizer:
 class PieceTokenizer(Tokenizer):
     """Splits text into the pieces of a vocabulary, each with a row of the embedding's table. Rows can be removed."""
 
+    file: ClassVar[str]
+    """Name of its file in a model folder."""
     pieces: list[str]
     """By row."""
-    vocab_size: int
-    """Rows of the embedding's table."""
-    droppable: np.ndarray
-    """Whether each row can be removed, bool [rows]."""
+    runtime: Any
+    """The runtime's tokenizer."""
 
     @classmethod
     def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> PieceTokenizer:
         """Return a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
+        tokenizer = cls.read(folder / cls.file, max_tokens)
+        if tokenizer.vocab_size != vocab_size:
+            raise UserError(f"{folder / cls.file}: {tokenizer.vocab_size} pieces, the student has {vocab_size}")
+        return tokenizer
+
+    @classmethod
+    def read(cls, file: Path, max_tokens: int) -> PieceTokenizer:
+        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         raise NotImplementedError
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding's table."""
+        return len(self.pieces)
+
+    @property
+    def droppable(self) -> np.ndarray:
+        """Rows that can be removed, bool [rows]: text has smaller pieces instead, or becomes unknown."""
+        return np.arange(self.vocab_size) != UNKNOWN
+
+    def encode(self, sentences: list[str]) -> EncodedText:
+        """Return one row per piece, width 1."""
+        rows = [self.runtime.encode(sentence) for sentence in sentences]
+        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
 
     def without(self, rows: Collection[int]) -> PieceTokenizer:
         """Return a tokenizer without some rows; the others keep their order."""

@@ -18,17 +18,14 @@ from compression.runtime import BytePairs
 from compression.tokenizers import PieceTokenizer
 from compression.tokenizers.bpe_model import mark_unused, read_model
 
-MODEL_FILE = "bpe.model"
-UNKNOWN = 0
-
 
 class BpeTokenizer(PieceTokenizer):
     """Lower-cased text, digits as zeros, in the pieces of a sentencepiece model.
 
-    kept: the model's pieces that have a row of the embedding's table, int32 [rows]; pieces: the same as text;
-    vocab_size: their number.
+    kept: the model's pieces that have a row of the embedding's table, int32 [rows]; pieces: the same as text.
     """
 
+    file = "bpe.model"
     word_format = BytePairs.word_format
 
     def __init__(self, model: Path | bytes, max_tokens: int) -> None:
@@ -38,27 +35,22 @@ class BpeTokenizer(PieceTokenizer):
             self.model = read_model(self.model_bytes)
         except UserError as error:
             raise UserError(f"{'byte pairs' if isinstance(model, bytes) else model}: {error}") from None
-        self.kept, self.pieces, self.vocab_size = self.model.kept, self.model.pieces, len(self.model.kept)
-        self.max_tokens = max_tokens
+        self.kept, self.pieces, self.max_tokens = self.model.kept, self.model.pieces, max_tokens
         self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {max_tokens}"
-        self._byte_pairs = self.model.byte_pairs()
+        self.runtime = self.model.byte_pairs()
 
     @classmethod
-    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> BpeTokenizer:
-        """Read the model in a student's folder. Raises UserError when it is not of this size."""
-        tokenizer = cls(folder / MODEL_FILE, max_tokens)
-        if tokenizer.vocab_size != vocab_size:
-            raise UserError(f"{folder / MODEL_FILE}: {tokenizer.vocab_size} pieces, the student has {vocab_size}")
-        return tokenizer
+    def read(cls, file: Path, max_tokens: int) -> BpeTokenizer:
+        """Return the tokenizer of a sentencepiece model. Raises UserError if it is none that can be packed."""
+        return cls(file, max_tokens)
 
     def save(self, folder: Path) -> None:
         """Copy the model into a student's folder."""
-        (folder / MODEL_FILE).write_bytes(self.model_bytes)
+        (folder / self.file).write_bytes(self.model_bytes)
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return one row per piece, width 1. A single character without a row gets the unknown piece's."""
-        ids = [self._byte_pairs.encode(sentence) for sentence in sentences]
-        encoded = EncodedText.from_lists(ids, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        encoded = super().encode(sentences)
         return EncodedText(self.model.rows[encoded.ids], encoded.offsets)
 
     @property

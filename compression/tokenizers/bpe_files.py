@@ -150,17 +150,17 @@ def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> No
     )
 
 
-def most_pieces(sentences: list[str], wanted: int) -> int:
-    """Return how many pieces a byte-pair vocabulary of a text can have, at most `wanted`.
+def most_pieces(sentences: list[str], limit: int) -> int:
+    """Return how many pieces a byte-pair vocabulary of a text can have, at most `limit`.
 
-    0 if the text is empty, or has more different characters than `wanted`.
+    0 if the text is empty, or has more different characters than `limit`.
     """
     try:
-        _train_to(io.BytesIO(), map(prepare, sentences), wanted)
+        _train_to(io.BytesIO(), map(prepare, sentences), limit)
     except RuntimeError as error:
-        found = _MOST.search(str(error))
-        return int(found[1]) if found else 0
-    return wanted
+        most = _MOST.search(str(error))
+        return int(most[1]) if most else 0
+    return limit
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:

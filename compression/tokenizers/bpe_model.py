@@ -72,7 +72,7 @@ def read_model(data: bytes) -> BpeModel:
     base, rules = express(spec.precompiled_charsmap)
     return BpeModel(
         np.array(kept, np.int32),
-        list(row_of),
+        [model.pieces[index].piece for index in kept],
         np.array(special),
         "".join(characters),
         symbols[len(characters) :],

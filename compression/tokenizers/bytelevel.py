@@ -10,14 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from common.kinds.ragged import EncodedText
 from common.store.files import read_json, write_json
 from compression.runtime import BYTE_LEVEL, DUMMY_PREFIX, UNKNOWN, UNUSED, USED, ByteLevelPairs, Merges
 from compression.runtime.tokenizers.bytelevel import BYTES
 from compression.tokenizers import TeacherTokenizer
 
-FILE = "bytepairs.json"
-UNKNOWN_ROW = 0
 UNKNOWN_PIECE = "<unk>"
 _SAME = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in _SAME]
@@ -34,6 +31,7 @@ class ByteLevelTokenizer(TeacherTokenizer):
     one. pieces: by row, in GPT-2's characters.
     """
 
+    file = "bytepairs.json"
     word_format = ByteLevelPairs.word_format
 
     def __init__(self, merges: Sequence[str], unused: Collection[str], prefix: bool, max_tokens: int) -> None:
@@ -59,36 +57,23 @@ class ByteLevelTokenizer(TeacherTokenizer):
             state if symbol in self.unused else USED for symbol, state in zip(symbols, without_row, strict=True)
         ]
         self.flags = BYTE_LEVEL | DUMMY_PREFIX * prefix
-        self._byte_pairs = ByteLevelPairs(self.symbols, self.states, self.flags)
+        self.runtime = ByteLevelPairs(self.symbols, self.states, self.flags)
 
     @classmethod
-    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> ByteLevelTokenizer:
-        """Read a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
-        found = read_json(folder / FILE)
-        lists = [found.get("merges"), found.get("unused")] if isinstance(found, dict) else [None]
+    def read(cls, file: Path, max_tokens: int) -> ByteLevelTokenizer:
+        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
+        saved = read_json(file)
+        lists = [saved.get("merges"), saved.get("unused")] if isinstance(saved, dict) else [None]
         if not all(isinstance(one, list) and all(isinstance(piece, str) for piece in one) for one in lists):
-            raise UserError(f"{folder / FILE}: not a vocabulary of byte-level pairs")
+            raise UserError(f"{file}: not a vocabulary of byte-level pairs")
         try:
-            tokenizer = cls(*lists, bool(found.get("prefix")), max_tokens)
+            return cls(*lists, bool(saved.get("prefix")), max_tokens)
         except UserError as error:
-            raise UserError(f"{folder / FILE}: {error}") from None
-        if tokenizer.vocab_size != vocab_size:
-            raise UserError(f"{folder / FILE}: {tokenizer.vocab_size} pieces, the student has {vocab_size}")
-        return tokenizer
+            raise UserError(f"{file}: {error}") from None
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a student's folder."""
-        write_json(folder / FILE, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the embedding's table."""
-        return len(self.pieces)
-
-    def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one row per piece, width 1."""
-        rows = [self._byte_pairs.encode(sentence) for sentence in sentences]
-        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN_ROW,), max_tokens=self.max_tokens)
+        write_json(folder / self.file, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
 
     def cut_at(self, max_tokens: int) -> ByteLevelTokenizer:
         """Return the same tokenizer with another length at which text is cut."""
@@ -98,11 +83,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
     def begins_word(self) -> np.ndarray:
         """Rows of pieces that begin a word after a space, bool [rows]."""
         return np.array([piece[:1] == SPACE and piece[1:2].isalnum() for piece in self.pieces])
-
-    @property
-    def droppable(self) -> np.ndarray:
-        """All rows but the unknown piece's, bool [rows]: other pieces can be split into smaller ones, down to bytes."""
-        return np.arange(len(self.pieces)) != UNKNOWN_ROW
 
     def without(self, rows: Collection[int]) -> ByteLevelTokenizer:
         """Return a tokenizer without some pieces; the other rows keep their order.

@@ -39,14 +39,14 @@ def express(charsmap: bytes) -> tuple[int, dict[str, str | None]]:
 
 def differences(rules: dict[str, str]) -> tuple[int, dict[str, str | None]]:
     """Return the base from which the fewest rules differ, and these rules, as `express` does."""
-    found: dict[int, dict[str, str | None]] = {}
+    by_base: dict[int, dict[str, str | None]] = {}
     for base in (NMT_NFKC, NFKC, IDENTITY):
         expected = base_rules(base)
         differing = (key for key in rules.keys() | expected.keys() if rules.get(key) != expected.get(key))
-        found[base] = {key: rules.get(key) for key in sorted(differing)}
-        if not found[base]:
+        by_base[base] = {key: rules.get(key) for key in sorted(differing)}
+        if not by_base[base]:
             break
-    base, more = min(found.items(), key=lambda item: len(item[1]))
+    base, more = min(by_base.items(), key=lambda item: len(item[1]))
     if len(more) > MOST_RULES:
         raise UserError(f"cannot be used, its normalisation differs from NFKC in {len(more):,} rules")
     return base, more

@@ -61,10 +61,10 @@ def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
     split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
     token = int(read_config(teacher).task_kind.by_word)
     model = load_teacher(teacher, pick_device(cpu), torch.float32)
-    found = []
+    states = []
     with counter(f"{teacher.name} over byte pairs", len(texts)) as advance:
         for start in range(0, len(texts), _BATCH):
             rows = np.arange(start, min(start + _BATCH, len(texts)))
-            found.append(model.states(split.take(rows)).hidden[-1][:, token].cpu().numpy())
+            states.append(model.states(split.take(rows)).hidden[-1][:, token].cpu().numpy())
             advance(len(rows))
-    return np.concatenate(found)
+    return np.concatenate(states)

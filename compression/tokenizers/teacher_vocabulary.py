@@ -79,10 +79,10 @@ def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
             "students can take BERT's WordPiece and RoBERTa's byte-level BPE"
         )
     changes = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
-    given = [change for change in changes if model.get(change)] + ["normalizer"] * bool(normalizer)
-    given += ["use_regex"] * (words.get("use_regex") is False)
-    if given:
-        raise UserError(f"--embedding-type wordpiece: {name}'s byte-level BPE is not RoBERTa's ({', '.join(given)})")
+    others = [change for change in changes if model.get(change)] + ["normalizer"] * bool(normalizer)
+    others += ["use_regex"] * (words.get("use_regex") is False)
+    if others:
+        raise UserError(f"--embedding-type wordpiece: {name}'s byte-level BPE is not RoBERTa's ({', '.join(others)})")
     merges = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in model["merges"]]
     separators = _separators(tokenizer.get("post_processor") or {})
     return _byte_level(model["vocab"], merges, bool(words.get("add_prefix_space")), separators, name)

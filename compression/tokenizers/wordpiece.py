@@ -9,18 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from common.kinds.ragged import EncodedText
 from common.store.files import read_json, write_json
 from compression.runtime import WordPieces
 from compression.tokenizers import TeacherTokenizer
-
-FILE = "wordpieces.json"
-UNKNOWN = 0
 
 
 class WordPieceTokenizer(TeacherTokenizer):
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
+    file = "wordpieces.json"
     word_format = WordPieces.word_format
 
     def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
@@ -28,32 +25,20 @@ class WordPieceTokenizer(TeacherTokenizer):
         self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens
         digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
         self.identity = f"wordpiece {digest} {lowercase} {max_tokens}"
-        self._word_pieces = WordPieces(pieces, lowercase)
+        self.runtime = WordPieces(pieces, lowercase)
 
     @classmethod
-    def load(cls, folder: Path, vocab_size: int, max_tokens: int) -> WordPieceTokenizer:
-        """Read a saved tokenizer. Raises UserError when it is missing, malformed or not of this size."""
-        found = read_json(folder / FILE)
-        is_known = isinstance(found, dict) and found.keys() == {"lowercase", "pieces"}
-        if not is_known or not all(isinstance(piece, str) for piece in found["pieces"]):
-            raise UserError(f"{folder / FILE}: not a vocabulary of word pieces")
-        if len(found["pieces"]) != vocab_size:
-            raise UserError(f"{folder / FILE}: {len(found['pieces'])} pieces, the student has {vocab_size}")
-        return cls(found["pieces"], bool(found["lowercase"]), max_tokens)
+    def read(cls, file: Path, max_tokens: int) -> WordPieceTokenizer:
+        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
+        saved = read_json(file)
+        is_known = isinstance(saved, dict) and saved.keys() == {"lowercase", "pieces"}
+        if not is_known or not all(isinstance(piece, str) for piece in saved["pieces"]):
+            raise UserError(f"{file}: not a vocabulary of word pieces")
+        return cls(saved["pieces"], bool(saved["lowercase"]), max_tokens)
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a student's folder."""
-        write_json(folder / FILE, {"lowercase": self.lowercase, "pieces": self.pieces})
-
-    @property
-    def vocab_size(self) -> int:
-        """Rows of the embedding's table."""
-        return len(self.pieces)
-
-    def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one row per piece, width 1."""
-        rows = [self._word_pieces.encode(sentence) for sentence in sentences]
-        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        write_json(folder / self.file, {"lowercase": self.lowercase, "pieces": self.pieces})
 
     def cut_at(self, max_tokens: int) -> WordPieceTokenizer:
         """Return the same tokenizer with another length at which text is cut."""
@@ -63,11 +48,6 @@ class WordPieceTokenizer(TeacherTokenizer):
     def begins_word(self) -> np.ndarray:
         """Rows of pieces that begin a word, bool [rows]: not ##ing, and no punctuation."""
         return np.array([piece[0].isalnum() for piece in self.pieces])
-
-    @property
-    def droppable(self) -> np.ndarray:
-        """All rows but the unknown piece's, bool [rows]: without its piece, a word has smaller ones or is unknown."""
-        return np.arange(len(self.pieces)) != UNKNOWN
 
     def without(self, rows: Collection[int]) -> WordPieceTokenizer:
         """Return a tokenizer without some pieces; the other rows keep their order."""

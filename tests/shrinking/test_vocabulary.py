@@ -18,7 +18,8 @@ from compression.shrinking.pruning.vocabulary import prune_vocabulary, row_uses
 from compression.students.batch import EncodedRows
 from compression.students.saved import load_student
 from compression.students.scoring import student_logits
-from compression.tokenizers.bpe import MODEL_FILE, UNKNOWN, BpeTokenizer
+from compression.tokenizers import UNKNOWN
+from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
 from compression.tokenizers.bpe_model import mark_unused
 
@@ -149,7 +150,7 @@ def test_byte_pairs_go_through_saving_and_later_stages(workspace, epochs):
     (uses,) = row_uses(net, tokenizer.encode(texts).ids).values()
     assert uses[3:].min() >= 6
     shrunk.check_saved_again(pruned)
-    (pruned / MODEL_FILE).write_bytes((parent / MODEL_FILE).read_bytes())
+    (pruned / BpeTokenizer.file).write_bytes((parent / BpeTokenizer.file).read_bytes())
     with pytest.raises(UserError, match="100 pieces, the student has"):
         shrunk.loaded(pruned)
 

@@ -35,23 +35,21 @@ class AlignmentNodes:
         scores = graph.node("Mul", dots, graph.vector("encoder.alignment.scale"))
         back = graph.node("Transpose", scores, perm=[0, 2, 1])
         (mask, other), low = self._masks, graph.number(-math.inf)
-        found = []
-        for own, read, read_mask, each in ((first, second, other, scores), (second, first, mask, back)):
-            shares = graph.node("Softmax", graph.node("Where", graph.unsqueeze(read_mask, 1), each, low), axis=-1)
-            read = graph.node("MatMul", shares, read)
-            parts = own, read, graph.node("Sub", own, read), graph.node("Mul", own, read)
-            fused = graph.linear("encoder.alignment.fusion", graph.node("Concat", *parts, axis=2))
-            found.append(graph.node("Relu", fused))
-        return found
+        compared = []
+        for a, b, mask_of_b, dots in ((first, second, other, scores), (second, first, mask, back)):
+            shares = graph.node("Softmax", graph.node("Where", graph.unsqueeze(mask_of_b, 1), dots, low), axis=-1)
+            read = graph.node("MatMul", shares, b)
+            difference, product = graph.node("Sub", a, read), graph.node("Mul", a, read)
+            joined = graph.node("Concat", a, read, difference, product, axis=2)
+            compared.append(graph.node("Relu", graph.linear("encoder.alignment.fusion", joined)))
+        return compared
 
     def pooled(self, states: Sequence[str]) -> list[str]:
         """Return the maximum over each text's tokens, [batch, width]. states: of each text, [batch, time, width]."""
         graph, low = self.graph, self.graph.number(-math.inf)
-        masked = [
-            graph.node("Where", graph.unsqueeze(mask, 2), each, low)
-            for mask, each in zip(self._masks, states, strict=True)
-        ]
-        return [graph.node("ReduceMax", each, axes=[1], keepdims=0) for each in masked]
+        texts = zip(self._masks, states, strict=True)
+        masked = [graph.node("Where", graph.unsqueeze(mask, 2), text, low) for mask, text in texts]
+        return [graph.node("ReduceMax", text, axes=[1], keepdims=0) for text in masked]
 
     def _mask(self, ids: str, lengths: str) -> str:
         """Return the mask of a text, true at tokens, bool [batch, time]."""

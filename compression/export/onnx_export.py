@@ -109,11 +109,8 @@ class Exporter(Graph):
             total = self.node("ReduceSum", vectors, self.integers(0), keepdims=0)
             return self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1))
         backward = self.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
-        states = [
-            self._recurrent("encoder.forward_rnn", vectors),
-            self._recurrent("encoder.backward_rnn", backward),
-        ]
-        return self.node("Concat", *(self._pool(each, steps, ends) for each in states), axis=1)
+        states = self._recurrent("encoder.forward_rnn", vectors), self._recurrent("encoder.backward_rnn", backward)
+        return self.node("Concat", *(self._pool(direction, steps, ends) for direction in states), axis=1)
 
     def _aligned(self) -> list[str]:
         """Return a vector for each text of a pair, [batch, width of a state]."""
@@ -127,7 +124,8 @@ class Exporter(Graph):
             tokens.append(self.node("Transpose", whole, perm=[1, 0, 2]))
         compared = alignment.compared(tokens)
         if self.student.encoder.alignment.composition is not None:
-            compared = [self._composed(each, lengths) for each, (_, lengths) in zip(compared, inputs, strict=True)]
+            texts = zip(compared, inputs, strict=True)
+            compared = [self._composed(text, lengths) for text, (_, lengths) in texts]
         return alignment.pooled(compared)
 
     def _composed(self, compared: str, lengths: str) -> str:
@@ -209,7 +207,11 @@ def in_onnx_order(arch: str, tensor: torch.Tensor) -> np.ndarray:
 
 def metadata(config: ModelConfig) -> dict[str, str]:
     """Return the file's metadata; everything but plain words is JSON."""
-    about = {"pair": config.pair, "kind": config.task_kind.name}
-    encoded = {"labels": config.labels, **about, "student": config.student}
+    encoded = {
+        "labels": config.labels,
+        "pair": config.pair,
+        "kind": config.task_kind.name,
+        "student": config.student,
+    }
     plain = {"name": config.name, "task": config.task, "arch": config.arch}
     return plain | {key: json.dumps(value) for key, value in encoded.items()}

@@ -39,8 +39,8 @@ class TransformerNodes:
         """Return vectors, segments [batch, time] and lengths as `framed`, and the tokens' indexes, int64 [time]."""
         graph = self.graph
         first, separator = (self._special_token(number, batch) for number in (0, 1))
-        parts = [first, *(part for vectors, _ in sentences for part in (vectors, separator))]
-        joined = graph.node("Concat", *parts, axis=1)
+        separated = (part for vectors, _ in sentences for part in (vectors, separator))
+        joined = graph.node("Concat", first, *separated, axis=1)
         one = graph.number(1)
         lengths = one
         for _, length in sentences:
@@ -110,6 +110,6 @@ class TransformerNodes:
         return graph.linear(f"encoder.{name}.{second}", gelu)
 
     def _norm(self, x: str, name: str) -> str:
-        scale, bias = (self.graph.vector(f"encoder.{name}.{own}") for own in ("weight", "bias"))
+        scale, bias = (self.graph.vector(f"encoder.{name}.{kind}") for kind in ("weight", "bias"))
         epsilon = self.encoder.get_submodule(name).eps
         return self.graph.node("LayerNormalization", x, scale, bias, axis=-1, epsilon=epsilon)

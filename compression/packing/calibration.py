@@ -41,6 +41,6 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray, independent: bool = 
         return negative_log_likelihood(logits, labels, temperature, independent)
 
     bounds = (np.log(LEAST), np.log(MOST))
-    found = minimize_scalar(lambda x: cost(np.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-7})
-    temperature = round(float(np.exp(found.x)), DIGITS)
+    result = minimize_scalar(lambda x: cost(np.exp(x)), bounds=bounds, method="bounded", options={"xatol": 1e-7})
+    temperature = round(float(np.exp(result.x)), DIGITS)
     return temperature if cost(temperature) < cost(1.0) else 1.0

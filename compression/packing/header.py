@@ -93,5 +93,5 @@ class ByteCounts:
 
     def sections(self) -> list[PackedSection]:
         """Return the sections that are not empty."""
-        found = self._bytes.items()
-        return [PackedSection(name, name.split(".")[0], count, coder) for (name, coder), count in found if count]
+        counts = self._bytes.items()
+        return [PackedSection(name, name.split(".")[0], count, coder) for (name, coder), count in counts if count]

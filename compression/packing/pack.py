@@ -130,9 +130,9 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         how = f"--pair-encoder {settings.pair_encoder}"
         raise UserError(f"cannot be packed: with {how}, --max-tokens is at most {MOST_ALIGNED:,}")
-    about = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
-    about |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
-    header.byte(ARCHS.index(spec.arch) | about)
+    layers = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
+    layers |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
+    header.byte(ARCHS.index(spec.arch) | layers)
     header.byte(EMBEDDINGS.index(embedding) | MARKED_WORDS * (embedding == "hash" or encoder.spans))
     flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max")
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1

@@ -25,14 +25,14 @@ def fit_packed(
 
     logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split.
     """
-    found = {}
+    fitted = {}
     if config.task_kind.has_probabilities:
-        found["temperature"] = fit_temperature(logits, labels, config.task_kind.independent)
+        fitted["temperature"] = fit_temperature(logits, labels, config.task_kind.independent)
     if config.f1 and config.task_kind.always_pairs:
-        found["threshold"] = fit_answer_threshold(logits, labels, contexts)
+        fitted["threshold"] = fit_answer_threshold(logits, labels, contexts)
     elif config.f1:
-        found["threshold"] = fit_threshold(to_probabilities(logits, found["temperature"]), labels)
-    return found
+        fitted["threshold"] = fit_threshold(to_probabilities(logits, fitted["temperature"]), labels)
+    return fitted
 
 
 def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -58,11 +58,11 @@ def fit_answer_threshold(logits: np.ndarray, labels: np.ndarray, contexts: Seque
     and may have no answer; labels, contexts: as in common.data.split.Split.
     """
     chosen, probabilities = best_answers(logits)
-    given = answer_scores(labels, chosen, contexts)[:, 1]
+    answered = answer_scores(labels, chosen, contexts)[:, 1]
     withheld = answer_scores(labels, np.broadcast_to(NO_ANSWER, chosen.shape), contexts)[:, 1]
     order = np.argsort(probabilities)
     # F1 summed over all rows if none, the first, the first two, ... of the least probable answers are withheld.
-    total = given.sum() + np.concatenate([np.zeros(1), np.cumsum((withheld - given)[order])])
+    total = answered.sum() + np.concatenate([np.zeros(1), np.cumsum((withheld - answered)[order])])
     thresholds = _candidates(probabilities[order])
     return _best(thresholds, total[np.searchsorted(probabilities[order], thresholds)])
 

@@ -126,18 +126,17 @@ def _parts(characters: str, merges: tuple[str, ...]) -> tuple[np.ndarray, dict[i
     literal: dict[int, str] = {}
     for index, merge in enumerate(merges):
         halves = ((merge[:i], merge[i:]) for i in range(1, len(merge)))
-        found = [(index_of[a], index_of[b]) for a, b in halves if a in index_of and b in index_of]
-        found = [pair for pair in found if max(pair) < len(characters) + index]
-        if found:
-            choices.append(found)
+        pairs_of = [(index_of[a], index_of[b]) for a, b in halves if a in index_of and b in index_of]
+        if earlier := [pair for pair in pairs_of if max(pair) < len(characters) + index]:
+            choices.append(earlier)
         else:
             literal[index] = merge
     if len([character for character in characters if character != SPACE]) < 2:
         return np.zeros((0, 2), np.int64), dict(enumerate(merges))  # a symbol without alternatives cannot be coded
-    pairs = np.array([found[0] for found in choices]).reshape(-1, 2)
+    pairs = np.array([options[0] for options in choices]).reshape(-1, 2)
     for _ in range(_ROUNDS):
         left, right = (np.bincount(pairs[:, side], minlength=len(index_of)) for side in (0, 1))
-        pairs = np.array([max(found, key=lambda p: left[p[0]] * right[p[1]]) for found in choices]).reshape(-1, 2)
+        pairs = np.array([max(some, key=lambda p: left[p[0]] * right[p[1]]) for some in choices]).reshape(-1, 2)
     return pairs, literal
 
 

@@ -91,8 +91,8 @@ class EncodedRows:
             none, words = starts[:1], starts[1:]
             windows = windows_of(words[:, 0], len(context), self.max_tokens)
             counts.append(len(windows))
-            for tokens, own in windows:
-                window = question, context[tokens], np.concatenate([none, words[own] - tokens.start])
+            for tokens, of_window in windows:
+                window = question, context[tokens], np.concatenate([none, words[of_window] - tokens.start])
                 for column, value in zip(columns, window, strict=True):
                     column.append(value)
         return EncodedRows(*map(EncodedText.of, columns), self.max_tokens), np.array(counts, np.int64)

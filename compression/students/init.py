@@ -180,10 +180,10 @@ def start_from_layers(
 
 def _copy(student: Student, tensors: Mapping[str, torch.Tensor]) -> None:
     """Copy the first rows of each tensor, by name; rows that only the student has stay as they are."""
-    own = student.state_dict()  # the student's own tensors, not copies
+    targets = student.state_dict()  # the student's own tensors, not copies
     for name, tensor in tensors.items():
-        rows = min(len(tensor), len(own[name]))
-        own[name][:rows] = tensor[:rows]
+        rows = min(len(tensor), len(targets[name]))
+        targets[name][:rows] = tensor[:rows]
 
 
 def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettings, task: Task) -> Path:
@@ -213,8 +213,8 @@ def start_from_general(student: Student, folder: Path) -> None:
 
     If tables differ in length (positions: --max-tokens, pairs), their first rows are copied.
     """
-    own = student.state_dict()
-    _copy(student, {name: tensor for name, tensor in load_tensors(folder / WEIGHTS_FILE)[0].items() if name in own})
+    tensors, names = load_tensors(folder / WEIGHTS_FILE)[0], student.state_dict().keys()
+    _copy(student, {name: tensor for name, tensor in tensors.items() if name in names})
 
 
 def freeze_all_but_adapters(student: Student) -> None:

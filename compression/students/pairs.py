@@ -53,23 +53,23 @@ class PairAlignment(nn.Module):
         read = scores.masked_fill(outside, float("-inf")).softmax(2) @ other[0]
         # Only real tokens are compared: a third of a batch may be padding.
         tokens = padding_mask(*text)[..., 0].flatten().nonzero()[:, 0]
-        own, read = (each.flatten(0, 1).index_select(0, tokens) for each in (text[0], read))
-        compared = self._fused(own, read).relu()
+        kept, read = (states.flatten(0, 1).index_select(0, tokens) for states in (text[0], read))
+        compared = self._fused(kept, read).relu()
         batch, time = scores.shape[:2]
         padded = compared.new_zeros(batch * time, compared.shape[1]).index_copy(0, tokens, compared)
         return padded.unflatten(0, (batch, time))
 
-    def _fused(self, own: torch.Tensor, read: torch.Tensor) -> torch.Tensor:
-        """Return fusion([own; read; own - read; own * read]), [tokens, width of a token] each -> [tokens, width].
+    def _fused(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return fusion([a; b; a - b; a * b]), [tokens, width of a token] each -> [tokens, width].
 
         The difference's weights are added to the others: with one product less, a training step takes 10 % less time.
         """
         if self.fusion.inputs:  # rounded inputs: the factors below would be rounded one by one
-            return self.fusion(torch.cat([own, read, own - read, own * read], 1))
-        of_own, of_read, of_difference, of_product = self.fusion.weight.dense().chunk(4, 1)
-        fused = nn.functional.linear(own, of_own + of_difference, self.fusion.bias)
-        fused = torch.addmm(fused, read, (of_read - of_difference).T)
-        return torch.addmm(fused, own * read, of_product.T)
+            return self.fusion(torch.cat([a, b, a - b, a * b], 1))
+        of_a, of_b, of_difference, of_product = self.fusion.weight.dense().chunk(4, 1)
+        fused = nn.functional.linear(a, of_a + of_difference, self.fusion.bias)
+        fused = torch.addmm(fused, b, (of_b - of_difference).T)
+        return torch.addmm(fused, a * b, of_product.T)
 
 
 def shared_tokens(first: Batch, second: Batch) -> tuple[torch.Tensor, torch.Tensor]:

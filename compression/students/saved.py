@@ -32,7 +32,7 @@ def save_student(
     tensors = student.state_dict()
     if base is not None:
         below, _ = load_tensors(base / WEIGHTS_FILE)
-        tensors = {name: own for name, own in tensors.items() if name not in below or not torch.equal(own, below[name])}
+        tensors = {name: t for name, t in tensors.items() if name not in below or not torch.equal(t, below[name])}
     save_tensors(out / WEIGHTS_FILE, tensors, {})
     tokenizer.save(out)
     if history is not None:

@@ -70,8 +70,9 @@ class Student(nn.Module):
             return torch.cat([max_pool(states, second[1])[:, None], words], 1)
         if len(sentences) == 1:
             return self.encoder(*sentences[0])
-        encoded = self._aligned(sentences, batch) if self.aligns else [self.encoder(*each) for each in sentences]
-        return compare(*encoded, self.symmetric)
+        if self.aligns:
+            return compare(*self.encoder.alignment(*self._texts(sentences, batch)), self.symmetric)
+        return compare(*(self.encoder(*sentence) for sentence in sentences), self.symmetric)
 
     def traced(self, batch: Batch) -> tuple[torch.Tensor, Trace]:
         """Return the logits of `forward`, and a transformer's hidden states and attention maps."""
@@ -85,11 +86,7 @@ class Student(nn.Module):
         return self.get_parameter(name)
 
     def _vectors(self, batch: Batch) -> Sentences:
-        return tuple((self.dropout(self.embedding(each.ids)), each.lengths) for each in batch.sentences)
-
-    def _aligned(self, sentences: Sentences, batch: Batch) -> tuple[torch.Tensor, ...]:
-        """Return a vector for each text of the pairs, [batch, width of a state]."""
-        return self.encoder.alignment(*self._texts(sentences, batch))
+        return tuple((self.dropout(self.embedding(text.ids)), text.lengths) for text in batch.sentences)
 
     def _texts(self, sentences: Sentences, batch: Batch) -> list[Text]:
         """Return the tokens of each text of the pairs: their states and vectors."""

@@ -69,7 +69,7 @@ class Attention(nn.Module):
         return self.output(read.transpose(1, 2).flatten(2))
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
-        """[batch, time, width] -> [batch, heads, time, width of a head]."""
+        # [batch, time, width] -> [batch, heads, time, width of a head]
         return states.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 

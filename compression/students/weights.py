@@ -250,5 +250,4 @@ def restore_matrices(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> 
 
 
 def _below(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of one matrix, by the last words of their names."""
     return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}

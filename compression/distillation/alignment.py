@@ -26,7 +26,7 @@ from common.training.loop import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import AlignPhaseSettings, AlignSettings
 from compression.students.batch import Batch, EncodedRows
-from compression.students.init import check_layers, choose_layers
+from compression.students.init import choose_layers
 from compression.students.settings import StudentSettings
 from compression.students.transformer import Trace, framed
 from compression.tokenizers import Tokenizer
@@ -66,17 +66,10 @@ def mapped_layers(layer_map: Sequence[str], depth: int, teacher_depth: int) -> l
 
     uniform spreads the student's layers evenly over the teacher's, ending at the last (TinyBERT's mapping function).
     """
-    uniform = _uniform_layers(depth, teacher_depth) if depth <= teacher_depth else []
-    named = {"uniform": uniform, "last": range(teacher_depth - depth, teacher_depth)}
+    # The last layers of equal shares: with 6 layers and depth 4, the shares end at 1.5, 3, 4.5 and 6, rounded up.
+    ends = [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)]
+    named = {"uniform": ends if depth <= teacher_depth else [], "last": range(teacher_depth - depth, teacher_depth)}
     return choose_layers("--layer-map", layer_map, depth, teacher_depth, named)
-
-
-def _uniform_layers(depth: int, teacher_depth: int) -> list[int]:
-    """Return the last layer, counted from 0, of each of `depth` equal shares of the teacher's layers.
-
-    With 6 layers and depth 4, the shares end at 1.5, 3, 4.5 and 6, rounded up.
-    """
-    return [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)]
 
 
 class AlignmentTeacher:
@@ -112,10 +105,10 @@ class AlignmentTeacher:
 
         attention: form of attention to return; masked: the masked pieces of each sentence, bool [batch, time], if any.
         """
-        rows = [self.rows[each.ids] for each in batch.sentences]
+        rows = [self.rows[text.ids] for text in batch.sentences]
         if masked:
             rows = [torch.where(hidden[..., None], self.mask, row) for hidden, row in zip(masked, rows, strict=True)]
-        lengths = [each.lengths for each in batch.sentences]
+        lengths = [text.lengths for text in batch.sentences]
         if extra := (self.separators - 1) * (len(rows) - 1):
             separators = self.special_tokens[1].expand(len(rows[1]), extra, 1)
             rows[1], lengths[1] = torch.cat([separators, rows[1]], 1), lengths[1] + extra
@@ -157,8 +150,8 @@ def _without(states: States, token: torch.Tensor, attention: Attention | None) -
     logits = states.logits
     if logits is not None and logits.dim() == 3:  # of a masked language model
         logits = rows(logits)
-    found = [list(map(rows, states.hidden)), list(map(joined, states.attention))]
-    return States(*found, states.lengths - 1, logits)
+    hidden, attention_maps = list(map(rows, states.hidden)), list(map(joined, states.attention))
+    return States(hidden, attention_maps, states.lengths - 1, logits)
 
 
 class Aligner(nn.Module, Callback):
@@ -180,8 +173,8 @@ class Aligner(nn.Module, Callback):
         self.hidden_projection, self.embedding_projection = _projection(*widths), _projection(*widths)
         self.hidden_loss = HIDDEN_LOSSES[settings.hidden_loss]
         self.compared = settings.compared_attention
-        own = ATTENTION_LOSSES[settings.attention_loss]
-        self.attention_loss = attention_score_mse if self.compared == "scores" else own
+        of_maps = ATTENTION_LOSSES[settings.attention_loss]
+        self.attention_loss = attention_score_mse if self.compared == "scores" else of_maps
         self.first_share = settings.align_first / (settings.align_first + epochs)
         self.progress = 0.0
 
@@ -250,19 +243,10 @@ class Aligner(nn.Module, Callback):
         return progress > self.first_share or not self.first_share
 
 
-def check_teacher(settings: AlignSettings, arch: str, student: StudentSettings, teacher: Path) -> None:
-    """Raise UserError, with the flag to set, if the student cannot be aligned with a fine-tuned teacher.
-
-    teacher: its model folder.
-    """
-    config = check_layers(alignment_flag(settings), student, arch, teacher)
-    check_alignment(settings, arch, student, config, teacher.name)
-
-
 def load_aligner(
     settings: AlignPhaseSettings, arch: str, student: StudentSettings, teacher: Path, epochs: int, cpu: bool
 ) -> Aligner:
-    """Return the alignment losses of a teacher that passed `check_teacher`, on the device to train on."""
+    """Return the alignment losses of a teacher that passed `check_alignment`, on the device to train on."""
     device = pick_device(cpu)
     return Aligner(settings, arch, student, AlignmentTeacher.load(teacher, device), epochs).to(device)
 

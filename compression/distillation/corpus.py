@@ -35,7 +35,7 @@ def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
     """Return the files of --corpus: text files, and the prepared train rows of tasks. Raises UserError if missing."""
     if not corpus:
         raise UserError("pretrain needs --corpus: files with one text a line, or names of tasks")
-    return [_file(each, paths) for each in corpus]
+    return [_file(name, paths) for name in corpus]
 
 
 def corpus_tasks(files: Sequence[Path]) -> list[str]:

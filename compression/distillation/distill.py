@@ -22,7 +22,7 @@ from common.teachers.layers import layers_config
 from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
 from common.training.models import GENERAL, members_of, model_folder, read_config
-from compression.distillation.alignment import alignment_flag, check_pieces, check_teacher, load_aligner
+from compression.distillation.alignment import alignment_flag, check_alignment, check_pieces, load_aligner
 from compression.distillation.dataset import (
     distillation_set,
     distillation_text,
@@ -35,6 +35,7 @@ from compression.distillation.settings import DistillSettings, Recipe
 from compression.distillation.trainer import train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
+    check_layers,
     check_start,
     find_general,
     freeze_all_but_adapters,
@@ -182,7 +183,7 @@ class Distill(Step):
             if init.init_from_teacher:
                 check_start(student, arch, folder)
             if align is not None:
-                check_teacher(align, arch, student, folder)
+                check_alignment(align, arch, student, check_layers(flag, student, arch, folder), folder.name)
         return inputs
 
     def _byte_pairs(self) -> tuple[Path, Path] | None:

@@ -67,10 +67,10 @@ def at_chosen(states: torch.Tensor, sentences: Sequence[Masked]) -> torch.Tensor
     states: those of whole texts, with a special token at the start and one after each sentence.
     """
     parts, starts = [], torch.ones_like(sentences[0].lengths)
-    for each in sentences:
-        rows, steps = each.chosen.nonzero(as_tuple=True)
+    for sentence in sentences:
+        rows, steps = sentence.chosen.nonzero(as_tuple=True)
         parts.append(states[rows, starts[rows] + steps])
-        starts = starts + each.lengths + 1
+        starts = starts + sentence.lengths + 1
     return torch.cat(parts)
 
 
@@ -95,7 +95,7 @@ class MaskedStudent(nn.Module):
 
         sentences: one, or two for pairs.
         """
-        trace = self.encoder.trace(*((self.dropout(self._vectors(each)), each.lengths) for each in sentences))
+        trace = self.encoder.trace(*((self.dropout(self._vectors(text)), text.lengths) for text in sentences))
         states = at_chosen(trace.hidden[-1], sentences)
         return self.transform(states) @ (self._table() / self.scale).T + self.bias, trace
 
@@ -112,8 +112,8 @@ class MaskedStudent(nn.Module):
                 return
             self.bias.copy_(tensors["cls.predictions.bias"][torch.from_numpy(vocabulary.rows)])
             for layer, name in ((self.transform[0], "dense"), (self.transform[2], "LayerNorm")):
-                for kind, own in layer.named_parameters():
-                    own.copy_(tensors[f"cls.predictions.transform.{name}.{kind}"])
+                for kind, parameter in layer.named_parameters():
+                    parameter.copy_(tensors[f"cls.predictions.transform.{name}.{kind}"])
 
     def _vectors(self, sentence: Masked) -> torch.Tensor:
         return torch.where(sentence.hidden[..., None], self.mask, self.embedding(sentence.ids))

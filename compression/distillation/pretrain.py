@@ -157,12 +157,12 @@ class Pretrain(Step):
             batches = [held_out[batch] for batch in sorted_batches(lengths[held_out], _BATCH)]
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(derive("validation"))
-                found = [losses(drawn(batch)) for batch in bar(batches, "validating")]
+                of_batches = [losses(drawn(batch)) for batch in bar(batches, "validating")]
             masked.train()
             weights = [len(batch) for batch in batches]
-            figures.update(
-                {name: float(np.average([each[name].item() for each in found], weights=weights)) for name in found[0]}
-            )
+            for name in of_batches[0]:
+                values = [figures_of_batch[name].item() for figures_of_batch in of_batches]
+                figures[name] = float(np.average(values, weights=weights))
             return -figures.pop("loss")
 
         run = Run(
@@ -199,9 +199,9 @@ def pretrain(settings: DistillSettings) -> Path:
     if settings.init_from_teacher:
         check_sizes(settings, config, teacher.name)
     if (settings.output_weight or settings.output_temperature != 1) and not teacher.has_head:
-        given = "--output-weight" if settings.output_weight else "--output-temperature"
+        flag = "--output-weight" if settings.output_weight else "--output-temperature"
         raise UserError(
-            f"{given}: {teacher.name} has no head that predicts masked pieces; leave the flag out, and learn "
+            f"{flag}: {teacher.name} has no head that predicts masked pieces; leave the flag out, and learn "
             "from its hidden states and attention maps (--align-hidden, --align-attention)"
         )
     if settings.output_weight is None:
@@ -226,7 +226,7 @@ def pretrain(settings: DistillSettings) -> Path:
 
 
 def _corpus_at(file: Path) -> Artifact:
-    """Return a file of the corpus as an input: text, or the train rows of a task, which are part of its splits."""
+    # Text, or the train rows of a task, which are part of its splits.
     return artifact_at(file.parent).at(file.name) if file.suffix == ".parquet" else Artifact.of_file(file)
 
 
@@ -264,46 +264,45 @@ class Drawn:
     @property
     def lengths(self) -> torch.Tensor:
         """Number of tokens of each text, special tokens included, int64 [batch]."""
-        return 1 + sum(each.lengths + 1 for each in self.sentences)
+        return 1 + sum(text.lengths + 1 for text in self.sentences)
 
     @property
     def chosen(self) -> int:
         """Number of pieces to predict."""
-        return sum(int(each.chosen.sum()) for each in self.sentences)
+        return sum(int(text.chosen.sum()) for text in self.sentences)
 
     def take(self, rows: slice) -> Drawn:
         """Return some texts of the batch."""
-        return Drawn(
-            tuple(each.take(rows) for each in self.sentences), None if self.stays is None else self.stays[rows]
-        )
+        stays = None if self.stays is None else self.stays[rows]
+        return Drawn(tuple(text.take(rows) for text in self.sentences), stays)
 
 
-def draw(text: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
+def draw(batch: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
     """Change the pairs of a batch, if there is a task for them, and mask its pieces. pieces: size of the vocabulary."""
     stays = None
     if task is not None:
-        text, stays = changed(text, task)
-    return Drawn(tuple(mask(each.ids, each.lengths, pieces) for each in text.sentences), stays)
+        batch, stays = changed(batch, task)
+    return Drawn(tuple(mask(text.ids, text.lengths, pieces) for text in batch.sentences), stays)
 
 
 def pretraining_losses(
-    settings: PretrainSettings, masked: MaskedStudent, aligner: Aligner, text: Drawn, whole: Drawn | None = None
+    settings: PretrainSettings, masked: MaskedStudent, aligner: Aligner, batch: Drawn, whole: Drawn | None = None
 ) -> dict[str, torch.Tensor]:
     """Return the losses and accuracies of a batch, scalars.
 
     loss: the weighted sum of all losses (MiniALBERT's equation 11); masked_loss and masked_accuracy: cross-entropy, in
     nats, and accuracy of the predicted pieces (the perplexity is e to the power of this loss); sentence_accuracy: of
     the prediction for pairs, if there is one.
-    whole: the batch, if the text is a part of it. The parts' losses (but not the other figures) then add up to the
+    whole: the whole batch, if `batch` is a part of it. The parts' losses (but not the other figures) then add up to the
     batch's: each is multiplied by the part's share of the pieces, pairs or tokens that it is a mean over.
     """
-    sentences, stays = text.sentences, text.stays
+    sentences, stays = batch.sentences, batch.stays
     predicted, trace = masked(sentences)
-    targets = torch.cat([each.targets for each in sentences])
+    targets = torch.cat([text.targets for text in sentences])
     predicted = predicted.float()
     of_pieces, of_pairs = 1.0, 1.0
     if whole is not None:
-        of_pieces, of_pairs = len(targets) / whole.chosen, len(text.lengths) / len(whole.lengths)
+        of_pieces, of_pairs = len(targets) / whole.chosen, len(batch.lengths) / len(whole.lengths)
     any_piece = len(targets) > 0  # a part may have none, and the mean over none is not a number
     masked_loss = nn.functional.cross_entropy(predicted, targets) if any_piece else predicted.sum()  # equation 6
     total = settings.masked_lm_weight * of_pieces * masked_loss
@@ -315,8 +314,8 @@ def pretraining_losses(
         figures["sentence_accuracy"] = _accuracy(pairs, stays)
     if not settings.output_weight and not aligner.settings.aligns:
         return {"loss": total, **figures}
-    ids = [Batch(each.ids, each.lengths) for each in sentences]
-    states = aligner.states(Batch(ids[0].ids, ids[0].lengths, *ids[1:]), [each.hidden for each in sentences])
+    first, *second = (Batch(text.ids, text.lengths) for text in sentences)
+    states = aligner.states(Batch(first.ids, first.lengths, *second), [text.hidden for text in sentences])
     if settings.output_weight and any_piece:
         theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows].float()
         divergence = kl(predicted, theirs, settings.output_temperature)  # equation 10
@@ -325,5 +324,4 @@ def pretraining_losses(
 
 
 def _accuracy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the share of rows whose largest logit is the target's. logits: [n, classes]; targets: int64 [n]."""
     return (logits.argmax(-1) == targets).float().mean()

@@ -35,8 +35,7 @@ def divided(text: EncodedText, tokenizer: TeacherTokenizer) -> EncodedRows:
     places = np.where(begins & (steps > 0), places * most + steps, 2 * most**2)
     best = np.minimum.reduceat(places, text.offsets[:-1])
     cuts, kept = best % most, best < 2 * most**2
-    is_first, is_kept = (np.repeat(each, lengths) for each in (cuts, kept))
-    is_first = steps < is_first
+    is_first, is_kept = steps < np.repeat(cuts, lengths), np.repeat(kept, lengths)
     first = EncodedText(text.ids[is_kept & is_first], offsets_of(cuts[kept]))
     return EncodedRows(first, EncodedText(text.ids[is_kept & ~is_first], offsets_of((lengths - cuts)[kept])))
 
@@ -58,6 +57,6 @@ def changed(batch: Batch, task: SentenceTask) -> tuple[Batch, torch.Tensor]:
 def _chosen(first: torch.Tensor, one: Batch, other: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids and lengths of a batch that has the rows of `one` where `first` is true, else those of `other`."""
     time = max(one.ids.shape[1], other.ids.shape[1])
-    ids = [torch.nn.functional.pad(each.ids, (0, 0, 0, time - each.ids.shape[1])) for each in (one, other)]
+    ids = [torch.nn.functional.pad(text.ids, (0, 0, 0, time - text.ids.shape[1])) for text in (one, other)]
     lengths = torch.where(first, one.lengths, other.lengths)
     return torch.where(first[:, None, None], *ids)[:, : int(lengths.max())], lengths

@@ -4,7 +4,6 @@ The losses of texts are means over rows, those of words over words, whose number
 """
 
 import numpy as np
-import torch
 
 from common.training.distillation_losses import LOSSES
 from compression.students.batch import EncodedRows
@@ -29,11 +28,3 @@ def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.nda
     else:
         of_logits = (read & (np.arange(starts.shape[1]) < counts[:, None])).sum()
     return int(of_labels), int(of_logits)
-
-
-def framed_lengths(lengths: np.ndarray) -> torch.Tensor:
-    """Return the lengths of texts as a transformer reads them, with special tokens, int64 [n].
-
-    lengths: as of EncodedRows, int64 [n], for pairs [n, 2].
-    """
-    return torch.from_numpy(1 + (lengths.reshape(len(lengths), -1) + 1).sum(1))

@@ -21,7 +21,7 @@ from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import LossSettings, TrainSettings
-from compression.distillation.terms import framed_lengths, loss_terms
+from compression.distillation.terms import loss_terms
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import Batch
 from compression.students.scoring import encode_split, for_loss, student_logits
@@ -90,7 +90,10 @@ def train_student(
             if aligner is None or aligner.is_over:
                 return logits_loss(student(batch), batch, indices, whole)
             predicted, trace = student.traced(batch)
-            tokens = None if len(indices) == len(whole) else framed_lengths(lengths[whole]).to(device)
+            tokens = None
+            if len(indices) < len(whole):  # special tokens included: one at the start, and one after each text
+                texts = lengths[whole].reshape(len(whole), -1)
+                tokens = torch.from_numpy(1 + (texts + 1).sum(1)).to(device)
             aligned = aligner.loss(trace, aligner.states(batch), tokens)
         return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices, whole)
 

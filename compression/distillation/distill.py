@@ -31,7 +31,15 @@ from compression.distillation.dataset import (
     runnable_teacher,
 )
 from compression.distillation.pruning import pruning_callback
-from compression.distillation.settings import DistillSettings, Recipe
+from compression.distillation.settings import (
+    AlignPhaseSettings,
+    DistillSettings,
+    InitSettings,
+    LossSettings,
+    PruneSettings,
+    RowsSettings,
+    TrainSettings,
+)
 from compression.distillation.trainer import train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
@@ -62,7 +70,14 @@ class Distill(Step):
     task: str
     seed: int
     student: StudentSettings
-    recipe: Recipe
+    objective: LossSettings
+    rows: RowsSettings
+    train: TrainSettings
+    init: InitSettings
+    align: AlignPhaseSettings | None
+    """How it is aligned with the teacher; None if it is not."""
+    prune: PruneSettings | None
+    """How it is pruned while it is trained; None without --prune-aware."""
     definition: Task = pydantic.Field(exclude=True)
     teacher: str | None = pydantic.Field(exclude=True)
     """Name of the teacher to learn from; None if only labels are learned from."""
@@ -82,7 +97,12 @@ class Distill(Step):
             task=task.name,
             seed=settings.seed,
             student=student,
-            recipe=settings.recipe(),
+            objective=settings.part(LossSettings),
+            rows=settings.part(RowsSettings),
+            train=settings.part(TrainSettings),
+            init=settings.part(InitSettings),
+            align=settings.part(AlignPhaseSettings) if settings.aligns else None,
+            prune=settings.part(PruneSettings).of_weights() if settings.prune_aware else None,
             definition=task,
             teacher=find_teacher(settings, task),
             general=settings.paths.relative(general) if general else None,
@@ -94,17 +114,17 @@ class Distill(Step):
 
         Raises UserError if one is missing, or if the student's layers do not fit those that it is to learn from.
         """
-        task, selection = self.definition, self.definition.selection_split(self.recipe.train.select_on)
-        inputs = learning_inputs(paths, task, self.recipe.rows.augmented_sets, self.teacher)
+        task, selection = self.definition, self.definition.selection_split(self.train.select_on)
+        inputs = learning_inputs(paths, task, self.rows.augmented_sets, self.teacher)
         inputs |= held_out_inputs(paths, task, selection, self.teacher)
         return inputs | self._initial_inputs(paths)
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train the student and save its best weights; a stopped run is resumed."""
-        recipe, init, task, arch = self.recipe, self.recipe.init, self.definition, self.recipe.objective.student_arch
+        init, task, arch = self.init, self.definition, self.objective.student_arch
         general, teacher = inputs.get("general"), inputs.get("teacher")
-        rows = distillation_set(inputs, task, recipe.rows, self.seed)
-        held_out = held_out_rows(inputs, task, task.selection_split(recipe.train.select_on))
+        rows = distillation_set(inputs, task, self.rows, self.seed)
+        held_out = held_out_rows(inputs, task, task.selection_split(self.train.select_on))
         tokenizer, shape, vectors = self._tokenizer_and_vectors(rows.split, inputs, context)
         if general is not None and teacher is not None:
             check_pieces(context.names["general"], tokenizer, teacher, context.names["teacher"])
@@ -118,10 +138,10 @@ class Distill(Step):
             "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": arch,
             "seed": self.seed,
-            "select_on": recipe.train.select_on,
+            "select_on": self.train.select_on,
             "teacher": self.teacher,
             "trained_on": tuple(sorted({task.name, *(read_config(general).trained_on if general else ())})),
-            "alpha": recipe.objective.alpha,
+            "alpha": self.objective.alpha,
             "augmented": rows.augmented,
             "student": shape.model_dump(mode="json"),
         }
@@ -141,14 +161,14 @@ class Distill(Step):
             facts |= {"base": self.general, "base_key": read_config(base).key}
             facts["trained_parameters"] = trained_parameters(student)
         pruner = None
-        if recipe.prune is not None:
-            pruner = pruning_callback(student, arch, shape.embedding_type, recipe.prune)
+        if self.prune is not None:
+            pruner = pruning_callback(student, arch, shape.embedding_type, self.prune)
         aligner = None
-        if recipe.align is not None and teacher is not None:
-            aligner = load_aligner(recipe.align, arch, shape, teacher, recipe.train.epochs, context.cpu)
+        if self.align is not None and teacher is not None:
+            aligner = load_aligner(self.align, arch, shape, teacher, self.train.epochs, context.cpu)
         history = train_student(
-            recipe.train,
-            recipe.objective,
+            self.train,
+            self.objective,
             self.seed,
             task,
             student,
@@ -169,8 +189,8 @@ class Distill(Step):
 
         Byte pairs trained on the task's own text are not included: its rows are inputs already.
         """
-        inputs, init, student, task = {}, self.recipe.init, self.student, self.definition
-        arch, align = self.recipe.objective.student_arch, self.recipe.align
+        inputs, init, student, task = {}, self.init, self.student, self.definition
+        arch, align = self.objective.student_arch, self.align
         if init.start_from:
             inputs["general"] = artifact_at(find_general(paths, init.start_from, arch, student, task))
         elif student.embedding_type == "bpe" and (pieces := self._byte_pairs()):
@@ -193,7 +213,7 @@ class Distill(Step):
 
     def _teacher_flag(self) -> str:
         """Return the first flag that needs the teacher model, not only its logits; empty if none does."""
-        init, align = self.recipe.init, self.recipe.align
+        init, align = self.init, self.align
         if self.student.embedding_type == "wordpiece" and not init.start_from:
             return "--embedding-type wordpiece"
         if init.embedding_init == "teacher":
@@ -209,7 +229,7 @@ class Distill(Step):
 
         rows: all training rows, from which byte pairs are built.
         """
-        student, init = self.student, self.recipe.init.embedding_init
+        student, init = self.student, self.init.embedding_init
         if "general" in inputs:
             folder = inputs["general"]
             student = student.model_copy(update={"vocab_size": read_config(folder).student["vocab_size"]})
@@ -225,7 +245,7 @@ class Distill(Step):
         if "bpe_model" in inputs:
             model_file, vector_file = inputs["bpe_model"], inputs["bpe_vectors"]
         else:
-            train, _ = distillation_text(inputs, self.recipe.rows, self.seed, augmented=False)
+            train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
             model_file, vector_file = find_files(
                 student.vocab_size,
                 student.embedding_dim,

@@ -335,28 +335,6 @@ class DistillSettings(
             )
         return self
 
-    def recipe(self) -> "Recipe":
-        """Return the training recipe; groups of settings that are not in use are left out."""
-        return Recipe(
-            objective=self.part(LossSettings),
-            rows=self.part(RowsSettings),
-            train=self.part(TrainSettings),
-            init=self.part(InitSettings),
-            align=self.part(AlignPhaseSettings) if self.aligns else None,
-            prune=self.part(PruneSettings).of_weights() if self.prune_aware else None,
-        )
-
     def student(self) -> StudentSettings:
         """Return the settings that build the student."""
         return self.part(StudentSettings)
-
-
-class Recipe(Settings):
-    """Training recipe: all settings of distillation except the student's shape and the teacher."""
-
-    objective: LossSettings
-    rows: RowsSettings
-    train: TrainSettings
-    init: InitSettings
-    align: AlignPhaseSettings | None
-    prune: PruneSettings | None

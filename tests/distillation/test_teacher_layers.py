@@ -19,7 +19,7 @@ from common.teachers.load import load_teacher
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher, aligned_layers
-from compression.distillation.distill import distill
+from compression.distillation.distill import Distill, distill
 from compression.shrinking.settings import CompressSettings
 from compression.students.init import layers_to_copy, start_from_teacher
 from compression.students.scoring import encode_split
@@ -362,8 +362,10 @@ def test_a_teacher_that_cannot_give_attention_maps_says_why(workspace, teacher, 
     assert distilled(workspace, **given, align_attention=0.0).exists()
 
 
-def test_a_recipe_has_alignment_where_something_is_aligned():
-    assert CompressSettings(task="sst-2", attention_loss="kl").recipe() == CompressSettings(task="sst-2").recipe()
-    recipes = [settings_of(**more).recipe() for more in ({}, {"align_hidden": 2.0}, {"attention_loss": "kl"})]
-    assert all(recipe.align for recipe in recipes)
-    assert len({str(recipe) for recipe in recipes}) == 3
+def test_a_step_has_alignment_where_something_is_aligned():
+    unaligned = [CompressSettings(task="sst-2", teacher="t", attention_loss=loss) for loss in ("kl", "mse")]
+    assert Distill.of(unaligned[0]) == Distill.of(unaligned[1])
+    changes = ({}, {"align_hidden": 2.0}, {"attention_loss": "kl"})
+    steps = [Distill.of(settings_of(teacher="t", **more)) for more in changes]
+    assert all(step.align for step in steps)
+    assert len({str(step) for step in steps}) == 3

@@ -11,6 +11,7 @@ from stops import stopped_in_step
 import compression.distillation.trainer
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
+from compression.distillation.distill import Distill
 from compression.distillation.pruning import TARGETS, MovementPruner, Scored, prunable
 from compression.shrinking.prune import Prune
 from compression.shrinking.settings import CompressSettings
@@ -178,7 +179,7 @@ def test_names_show_how_a_student_was_pruned(given, name):
 
 
 def test_pruning_of_units_is_no_part_of_pruning_while_training():
-    given = {"task": "sst-2", "prune_aware": True, "compression_actions": ["distill", "prune"]}
+    given = {"task": "sst-2", "teacher": "t", "prune_aware": True, "compression_actions": ["distill", "prune"]}
     plain, units = (CompressSettings(**given, **more) for more in ({}, {"prune_units": 0.5, "prune_vocabulary": 3}))
-    assert units.recipe() == plain.recipe()
+    assert Distill.of(units) == Distill.of(plain)
     assert units.prune_units == 0.5

@@ -160,9 +160,7 @@ class Distill(Step):
             freeze_all_but_adapters(student)
             facts |= {"base": self.general, "base_key": read_config(base).key}
             facts["trained_parameters"] = trained_parameters(student)
-        pruner = None
-        if self.prune is not None:
-            pruner = pruning_callback(student, arch, shape.embedding_type, self.prune)
+        pruner = None if self.prune is None else pruning_callback(student, self.prune)
         aligner = None
         if self.align is not None and teacher is not None:
             aligner = load_aligner(self.align, arch, shape, teacher, self.train.epochs, context.cpu)

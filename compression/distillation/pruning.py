@@ -57,12 +57,12 @@ class Prunable:
         return self.weight.detach().abs() if self.scores is None else self.scores.detach()
 
 
-def prunable(student: Student, arch: str, embedding_type: str) -> list[Prunable]:
+def prunable(student: Student) -> list[Prunable]:
     """Return every float matrix of a student.
 
     Importance scalars of hash embeddings count as `hash`, the layer that compares aligned texts as `linear`.
     """
-    kinds = {"embedding": embedding_type, "encoder": arch, "classifier": "linear"}
+    kinds = {"embedding": student.embedding_type, "encoder": student.arch, "classifier": "linear"}
     return [
         Prunable(
             name,
@@ -156,11 +156,11 @@ class Pruner(Callback):
         return sparsity_by_part(self.parts)
 
 
-def pruning_callback(student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> Pruner:
+def pruning_callback(student: Student, settings: PruneSettings) -> Pruner:
     """Return the callback that prunes a student while it is trained, to the targets `prune` would use."""
     if settings.prune_movement:
-        return MovementPruner(student, arch, embedding_type, settings)
-    return GradualPruner(prunable(student, arch, embedding_type), settings)
+        return MovementPruner(student, settings)
+    return GradualPruner(prunable(student), settings)
 
 
 class GradualPruner(Pruner):
@@ -214,15 +214,15 @@ class Scored(Dense):
 class MovementPruner(Pruner):
     """Replaces a student's matrices by scored ones before training, and by dense ones with zeros after it."""
 
-    def __init__(self, student: Student, arch: str, embedding_type: str, settings: PruneSettings) -> None:
-        self.student, self.arch, self.embedding_type, self.settings = student, arch, embedding_type, settings
-        for part in prunable(student, arch, embedding_type):
+    def __init__(self, student: Student, settings: PruneSettings) -> None:
+        self.student, self.settings = student, settings
+        for part in prunable(student):
             replace_matrix(student, part.name, Scored(part.weight))
 
     @property
     def parts(self) -> list[Prunable]:
         """The scored matrices, looked up each time: a student's tensors change when it moves to another device."""
-        return prunable(self.student, self.arch, self.embedding_type)
+        return prunable(self.student)
 
     def _scored(self) -> list[tuple[str, Scored]]:
         return [(name, matrix) for name, matrix in matrices(self.student) if isinstance(matrix, Scored)]

@@ -70,7 +70,7 @@ class Factorize(Shrink):
         say(f"{name}: " + ", ".join(f"{stem} of rank {rank}" for stem, rank in smaller.items()))
         if left := [stem for stem in candidates if stem not in smaller]:
             say(f"{name}: not factorized, the products would not be smaller: {', '.join(left)}")
-        parts = prunable(student, parent.arch, parent.student["embedding_type"])
+        parts = prunable(student)
         context.tune(SparsityMask(parts))
         # Products have none of the zeros of the matrices they replace.
         sparsity = {"sparsity": sparsity_by_part(parts)} if "sparsity" in parent.compression else {}

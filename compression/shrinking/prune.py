@@ -99,12 +99,12 @@ class Prune(Shrink):
 
     def _prune_weights(self, context: CompressionContext) -> dict[str, float]:
         """Prune single weights, at once or gradually while tuning, or only tune. Returns the sparsity of each part."""
-        student, kind = context.student, (context.parent.arch, context.parent.student["embedding_type"])
+        student = context.student
         if self.tuning and _prunes_weights(self.prune):
-            pruner = pruning_callback(student, *kind, self.prune)
+            pruner = pruning_callback(student, self.prune)
             context.tune(pruner, SparsityMask(pruner.parts))
             return pruner.finish()
-        parts = prunable(student, *kind)
+        parts = prunable(student)
         if _prunes_weights(self.prune):
             set_zero(parts, masks(parts, self.prune))
         context.tune(SparsityMask(parts))

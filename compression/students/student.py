@@ -33,6 +33,7 @@ class Student(nn.Module):
         if arch not in ENCODERS:
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
         spec = StudentSpec(arch, settings, outputs, pair, by_word)
+        self.arch, self.embedding_type = arch, settings.embedding_type
         self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
         self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)

@@ -49,7 +49,7 @@ def test_every_action_follows_the_others(workspace, arch, how):
 
 
 def test_what_tokens_are_compared_by_is_pruned_as_a_linear_layer():
-    parts = prunable(shrunk.fresh("bilstm", pair=True, pair_encoder="align", pooling="max"), "bilstm", "bpe")
+    parts = prunable(shrunk.fresh("bilstm", pair=True, pair_encoder="align", pooling="max"))
     kinds = {part.name: part.kind for part in parts}
     assert kinds["encoder.alignment.fusion.weight"] == "linear"
     assert kinds["encoder.forward_rnn.weight_ih"] == "bilstm"

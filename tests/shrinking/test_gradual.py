@@ -47,7 +47,7 @@ def test_rows_of_a_scored_matrix_are_rows_of_the_whole():
 
 
 def movement_pruner(student, **given):
-    return MovementPruner(student, "rnn", "bpe", tiny.compress_settings(task="sst-2", prune_movement=True, **given))
+    return MovementPruner(student, tiny.compress_settings(task="sst-2", prune_movement=True, **given))
 
 
 @settings(max_examples=15)
@@ -62,7 +62,7 @@ def test_exactly_the_weights_of_the_highest_scores_are_used(share, local, progre
     pruner.step(0.0, progress)
     pruner.finish()
     assert all(type(matrix) is Dense for _, matrix in matrices(student))
-    after = {part.name: part.weight.detach() for part in prunable(student, "rnn", "bpe")}
+    after = {part.name: part.weight.detach() for part in prunable(student)}
     for names in [[name] for name in after] if local else [list(after)]:
         kept = torch.cat([after[name].flatten() != 0 for name in names])
         values = torch.cat([scores[name].flatten() for name in names])
@@ -104,7 +104,7 @@ def while_training(workspace, when, **given):
 )
 def test_the_target_is_reached_exactly(workspace, when, given, target):
     folder = while_training(workspace, when, **given, **target)
-    parts = prunable(shrunk.loaded(folder), "rnn", "char")
+    parts = prunable(shrunk.loaded(folder))
     zeros = {part.name: int((part.weight == 0).sum()) for part in parts}
     if "prune_threshold" in target and "prune_local" not in target:
         assert sum(zeros.values()) == round(0.5 * sum(part.weight.numel() for part in parts))
@@ -119,7 +119,7 @@ def test_the_target_is_reached_exactly(workspace, when, given, target):
 
 def test_a_threshold_of_magnitudes_holds_after_training(workspace):
     folder = while_training(workspace, "distilling", prune_magnitude=True)
-    weights = torch.cat([part.weight.flatten() for part in prunable(shrunk.loaded(folder), "rnn", "char")])
+    weights = torch.cat([part.weight.flatten() for part in prunable(shrunk.loaded(folder))])
     assert (weights == 0).any()
     assert not ((weights != 0) & (weights.abs() < 0.04)).any()  # weights move a little after the last selection
 

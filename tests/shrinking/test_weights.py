@@ -25,7 +25,7 @@ from compression.shrinking.settings import CompressSettings, defaults_for
 
 
 def pruned(student, arch="bilstm", embedding="bpe", **given):
-    parts = prunable(student, arch, embedding)
+    parts = prunable(student)
     set_zero(parts, masks(parts, tiny.compress_settings(task="sst-2", **given)))
     return parts
 
@@ -60,7 +60,7 @@ def test_the_targets_are_those_of_table_6_3():
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_global_pruning_takes_the_smallest_weights_of_all(share):
     student = shrunk.fresh()
-    before = torch.cat([part.weight.detach().abs().flatten() for part in prunable(student, "bilstm", "bpe")])
+    before = torch.cat([part.weight.detach().abs().flatten() for part in prunable(student)])
     after = torch.cat(
         [part.weight.detach().flatten() for part in pruned(student, prune_topv=True, prune_threshold=share)]
     )
@@ -82,7 +82,7 @@ def test_top_v_ranks_all_weights_together_unless_pruning_is_local(flags, everywh
     """Without a threshold, all together to the 50 % of the thesis's section 6.2.5, each matrix alone to table 6.3."""
     words = ["--task", "sst-2", "--compression-actions", "distill", "prune", *flags]
     settings = parse_flags(CompressSettings, words, "test", defaults_for)
-    parts = prunable(shrunk.fresh(), "bilstm", "bpe")
+    parts = prunable(shrunk.fresh())
     before = torch.cat([part.weight.detach().abs().flatten() for part in parts])
     set_zero(parts, masks(parts, settings))
     if everywhere is None:
@@ -124,7 +124,7 @@ def test_the_ramp_is_cubic_and_reaches_its_target():
 
 
 def test_a_sparsity_mask_keeps_zeros_and_nothing_else():
-    parts = prunable(shrunk.fresh(), "bilstm", "bpe")
+    parts = prunable(shrunk.fresh())
     with torch.no_grad():
         parts[0].weight[0] = 0
         mask = SparsityMask(parts)

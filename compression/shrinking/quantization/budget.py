@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import entr
 
 from common.errors import UserError
 from common.progress import say
@@ -86,17 +87,11 @@ def coded_size(matrix: Matrix) -> float:
     size = 0.0
     for name, tensor in matrix.named_buffers():
         if tensor.dtype == torch.uint8:
-            size += _entropy(tensor) * tensor.numel() / 8
+            shares = np.bincount(tensor.flatten().numpy()) / tensor.numel()
+            size += entr(shares).sum() / np.log(2) * tensor.numel() / 8
         else:  # two bytes of a scale are not zero
             size += tensor.numel() * (2 if name in ("scale", "value") else 4)
     return size
-
-
-def _entropy(codes: torch.Tensor) -> float:
-    """Return the order-0 entropy of codes, in bits per code."""
-    shares = torch.bincount(codes.flatten().int(), minlength=1).double() / max(1, codes.numel())
-    shares = shares[shares > 0]
-    return float(-(shares * shares.log2()).sum())
 
 
 def frontier(options: Mapping[str, Sequence[Option]]) -> list[Setting]:

@@ -1,6 +1,7 @@
 """Training rows of a student: the task's own, augmented ones, and a teacher's logits over both."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 
@@ -8,7 +9,6 @@ from common.data.split import Split, read_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
-from common.store.artifact import Artifact, artifact_at
 from common.store.step import Inputs
 from common.store.workspace import Workspace
 from common.teachers.guided import augmented_rows, draw_rows, split_file, with_answers
@@ -37,8 +37,8 @@ def find_teacher(settings: DistillSettings, task: Task) -> str | None:
     return settings.teacher or only_teacher(settings.paths, task)
 
 
-def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) -> Artifact:
-    """Return a teacher that can be run. flag: what it is needed for; name: None if no teacher is learned from.
+def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) -> Path:
+    """Return the folder of a teacher that can be run. flag: what it is needed for; name: None if there is no teacher.
 
     Raises UserError if there is none, or for a student or imported logits.
     """
@@ -50,7 +50,7 @@ def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) 
     if config.imported:
         other = "; give the name of another teacher, vectors or random" if flag.startswith("--embedding-init") else ""
         raise UserError(f"{flag}: {name} was imported as logits, and has neither vocabulary nor layers{other}")
-    return artifact_at(folder)
+    return folder
 
 
 def distillation_text(

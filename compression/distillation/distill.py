@@ -194,10 +194,10 @@ class Distill(Step):
         elif student.embedding_type == "bpe" and (pieces := self._byte_pairs()):
             inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
         if (other := init.embedding_init) not in ("vectors", "teacher", "random"):
-            inputs["embedding"] = runnable_teacher(paths, task, f"--embedding-init {other}", other)
+            inputs["embedding"] = artifact_at(runnable_teacher(paths, task, f"--embedding-init {other}", other))
         if flag := self._teacher_flag():
-            inputs["teacher"] = runnable_teacher(paths, task, flag, self.teacher)
-            folder = model_folder(paths, task.models_task, str(self.teacher))
+            folder = runnable_teacher(paths, task, flag, self.teacher)
+            inputs["teacher"] = artifact_at(folder)
             if init.init_from_teacher:
                 check_start(student, arch, folder)
             if align is not None:

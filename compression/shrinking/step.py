@@ -23,7 +23,7 @@ from common.teachers.guided import held_out_inputs, learning_inputs
 from common.teachers.layers import layers_config
 from common.training.loop import Callback
 from common.training.metrics import main_score
-from common.training.models import ModelConfig, model_folder, read_config
+from common.training.models import ModelConfig, read_config
 from compression.distillation.alignment import Aligner, alignment_flag, check_alignment, check_pieces, load_aligner
 from compression.distillation.dataset import (
     DistillationSet,
@@ -76,12 +76,13 @@ class CompressionContext:
         """Name of the student being built."""
         return self.running.name
 
-    def tune(self, *callbacks: Callback) -> None:
+    def tune(self, *callbacks: Callback, running: Context | None = None) -> None:
         """Train the student for --tune-epochs and keep its best weights. Does nothing if the step has no tuning.
 
         It learns from the step's distillation set, with the logits of the teacher or of the student before it was
-        changed, and from the teacher's hidden states and attention if these are aligned. Raises UserError if the
-        student as it is now cannot be aligned with the teacher.
+        changed, and from the teacher's hidden states and attention if these are aligned. running: for one of several
+        trainings of a step, with its own `work` and `key`. Raises UserError if the student as it is now cannot be
+        aligned with the teacher.
         """
         step, tuning = self.step, self.step.tuning
         if tuning is None:
@@ -102,7 +103,7 @@ class CompressionContext:
             self.tokenizer,
             rows,
             self.held_out,
-            self.running,
+            running or self.running,
             callbacks,
             self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
         )
@@ -261,8 +262,8 @@ class Shrink(Step):
             inputs |= learning_inputs(paths, self.task, self.augmented, self.teacher)
             if tuning.align:
                 flag, shape = alignment_flag(tuning.align), build(StudentSettings, parent.student)
-                inputs["teacher"] = runnable_teacher(paths, self.task, flag, self.teacher)
-                folder = model_folder(paths, self.task.models_task, str(self.teacher))
+                folder = runnable_teacher(paths, self.task, flag, self.teacher)
+                inputs["teacher"] = artifact_at(folder)
                 check_layers(flag, shape, parent.arch, folder)
         elif reads:
             augmented = self.augmented if "text" in reads and parent.augmented else ()

@@ -114,9 +114,7 @@ class StudentBuilder:
             # A search trains several settings: each resumes its own training, not that of another.
             key = fingerprint([context.running.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
             running = dataclasses.replace(context.running, key=key, work=context.running.work / key)
-            tuning = dataclasses.replace(context, running=running)
-            tuning.tune(RangeUpdater(student))
-            context.history = tuning.history
+            context.tune(RangeUpdater(student), running=running)
             convert(student)
         with torch.no_grad():
             round_inputs(student, self.inputs, self._calibration() if "static" in self.inputs.values() else None)

@@ -25,6 +25,7 @@ from common.store.step import Inputs
 from common.teachers.guided import split_file
 from common.teachers.load import load_teacher
 from common.teachers.logits import saved_logits
+from common.training.calibration import DIGITS
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
 from compression.evaluation.calibration import calibration_fields
@@ -41,7 +42,6 @@ from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, packed_speed, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.packing import pack_student
-from compression.packing.calibration import DIGITS
 from compression.packing.threshold import fit_packed
 from compression.runtime import Model
 from compression.students.saved import load_student

@@ -55,7 +55,7 @@ def pack(
 ) -> bytes:
     """Return the packed file of a student. config: its name, task, labels and settings.
 
-    temperature: of its probabilities (see compression.packing.calibration); threshold: of the second label (see
+    temperature: of its probabilities (see common.training.calibration); threshold: of the second label (see
     compression.packing.threshold), stored if the task is scored by F1. The file's size depends on neither. Raises
     UserError if the student cannot be packed.
     """

@@ -10,8 +10,8 @@ import numpy as np
 
 from common.kinds.answers import answer_scores
 from common.kinds.spans import NO_ANSWER, best_answers
+from common.training.calibration import DIGITS, fit_temperature
 from common.training.models import ModelConfig
-from compression.packing.calibration import DIGITS, fit_temperature
 from compression.runtime import to_probabilities
 
 HALF = 0.5

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.store.workspace import Workspace
+from common.training.calibration import fit_temperature
 from compression.evaluation.calibration import (
     BINS,
     calibration_fields,
@@ -18,7 +19,6 @@ from compression.evaluation.calibration import (
 )
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-from compression.packing.calibration import fit_temperature
 from compression.runtime import to_probabilities
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student

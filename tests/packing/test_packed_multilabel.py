@@ -13,10 +13,10 @@ from damage import assemble, take_apart
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.training.calibration import fit_temperature
 from compression.evaluation.calibration import calibration_fields, reliability_bins
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
-from compression.packing.calibration import fit_temperature
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.__main__ import main
 from compression.runtime.header import CALIBRATED

@@ -21,9 +21,9 @@ from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.logits import load_logits
+from common.training.calibration import LEAST, MOST, fit_temperature, negative_log_likelihood
 from compression.augmentation.preprocess import preprocess
 from compression.packing import pack_student, packed_sections
-from compression.packing.calibration import LEAST, MOST, fit_temperature, negative_log_likelihood
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED
 from compression.runtime.model import load_bytes

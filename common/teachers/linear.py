@@ -1,0 +1,259 @@
+"""Linear teachers: logistic or ridge regression on features of texts, fitted in seconds, with out-of-fold logits.
+
+The features are tf-idf (here) or the vectors of a frozen encoder (common.teachers.frozen). Nothing here reads or writes
+files, except `save` and `load`.
+
+A linear model of many features knows its own training rows by heart, so its logits over them say little. The logits of
+`cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, issparse
+from scipy.special import log_softmax
+
+from common.data.split import Split
+from common.data.tasks import Task
+from common.devices import cpu_cores
+from common.errors import UserError
+from common.progress import Advance, nothing
+from common.seeds import derive
+from common.stopping import check
+from common.training.calibration import fit_temperature
+from compression.runtime.words import split_words
+
+PASSES = 10
+"""Passes of SAGA over the rows. On the sets of docs/results.md, more change the accuracy by less than 0.3 points."""
+FOLDS = 4
+_ABSENT = -20.0
+"""Logit of a class that is not among the rows of a fold."""
+
+
+class Features(Protocol):
+    """A function from rows to features, that depends on no label."""
+
+    strength: float
+    """C of logistic regression, and 1 / alpha of ridge regression."""
+
+    def __call__(self, split: Split, advance: Advance = nothing) -> Any:
+        """Return the features of each row, float32 [n, features], sparse or dense.
+
+        `advance` is called with the number of rows done since its last call.
+        """
+
+
+class TfIdf:
+    """tf-idf of words and pairs of words, and of 3 to 5 characters within words, of the texts of some rows."""
+
+    strength = 10.0
+
+    def __init__(self, texts: Sequence[str], characters: bool = True) -> None:
+        """Count the words of texts. characters: also those. Raises UserError if there are no words."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        usual = {"sublinear_tf": True, "dtype": np.float32}
+        words = TfidfVectorizer(tokenizer=split_words, token_pattern=None, lowercase=False, ngram_range=(1, 2), **usual)
+        parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=2, **usual)
+        self.vectorizers = []
+        for vectorizer in [words, parts] if characters else [words]:
+            with contextlib.suppress(ValueError):  # no text has a word, or no two texts the same characters
+                self.vectorizers.append(vectorizer.fit(texts))
+        if not self.vectorizers:
+            raise UserError("the texts have no words to learn from")
+
+    def __call__(self, split: Split, advance: Advance = nothing) -> csr_matrix:
+        """Return the features of each row, sparse float32 [n, features]; for pairs, those of `compared`."""
+        parts = [
+            compared([vectorizer.transform(column) for column in split.sentences()]) for vectorizer in self.vectorizers
+        ]
+        advance(len(split))
+        return hstack(parts, format="csr")
+
+
+def compared(columns: Sequence[Any]) -> Any:
+    """Return the features of rows of one text, or of pairs with features u and v: u * v, its sum, |u - v|.
+
+    columns: features of the first and, for pairs, the second text, [n, features] each, all sparse or all dense.
+    """
+    if len(columns) == 1:
+        return columns[0]
+    first, second = columns
+    if issparse(first):
+        product = first.multiply(second).tocsr()
+        return hstack([product, csr_matrix(product.sum(1)), abs(first - second)], format="csr")
+    product = first * second
+    return np.concatenate([product, product.sum(1, keepdims=True), np.abs(first - second)], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A linear layer. weights: float32 [features, outputs]; bias: float32 [outputs]."""
+
+    weights: np.ndarray
+    bias: np.ndarray
+
+    def __call__(self, features: Any) -> np.ndarray:
+        """Return logits, float32 [n, outputs]."""
+        return np.asarray(features @ self.weights + self.bias, np.float32)
+
+    def scaled(self, temperature: float) -> Head:
+        """Return a head whose logits are divided by a temperature."""
+        return Head(self.weights / np.float32(temperature), self.bias / np.float32(temperature))
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearTeacher:
+    """Features and a head: a `Teacher` without hidden states."""
+
+    task: Task
+    features: Features
+    head: Head
+
+    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
+        """Return float32 [n, outputs]: log-probabilities of labels; with several labels a row, the logits of each; for
+        numbers, the number scaled to [0, 1]."""
+        return normalised(self.task, self.head(self.features(split, advance)))
+
+    def states(self, split: Split) -> Any:
+        """Raise UserError: a linear model has no hidden states."""
+        raise UserError("a linear teacher has no hidden states")
+
+
+def cross_fitted(
+    task: Task, train: Split, features: Features, folds: int = FOLDS, seed: int = 0, passes: int = PASSES
+) -> tuple[np.ndarray, LinearTeacher]:
+    """Return calibrated out-of-fold logits of train, float32 [n, outputs], and the teacher of all its rows.
+
+    The logits of a row are those of a model fitted to the rows of the other folds; they have the form of
+    `LinearTeacher.logits`. Folds are drawn with each label spread evenly over them. One temperature, that of the
+    out-of-fold logits' greatest likelihood, is applied to these and to the teacher. Rows without a label are in no
+    fold: they get the teacher's logits.
+
+    Raises UserError for a task of tags or answers, or if train has fewer labelled rows than folds.
+    """
+    check_kind(task)
+    rows = np.flatnonzero(train.labelled)
+    if len(rows) < folds:
+        raise UserError(f"{task.name}: {len(rows)} labelled rows cannot be divided into {folds} folds")
+    matrix, labels = features(train), train.labels[rows]
+    fold_of = assigned_folds(labels, folds, seed)
+    jobs = [rows[fold_of != fold] for fold in range(folds)] + [rows]
+
+    def fit(chosen: np.ndarray) -> Head:
+        check()
+        return fit_head(task, matrix[chosen], train.labels[chosen], features.strength, seed, passes)
+
+    with _few_passes(), ThreadPoolExecutor(cpu_cores()) as threads:
+        *heads, head = threads.map(fit, jobs)
+    out_of_fold = np.empty((len(train), task.outputs), np.float32)
+    for fold, other in enumerate(heads):
+        held_out = rows[fold_of == fold]
+        out_of_fold[held_out] = other(matrix[held_out])
+    temperature = temperature_of(task, out_of_fold[rows], labels)
+    out_of_fold[rows] /= np.float32(temperature)
+    head = head.scaled(temperature)
+    unlabelled = np.flatnonzero(~train.labelled)
+    out_of_fold[unlabelled] = head(matrix[unlabelled])
+    return normalised(task, out_of_fold), LinearTeacher(task, features, head)
+
+
+def fitted(
+    task: Task, train: Split, validation: Split, features: Features, seed: int = 0, passes: int = PASSES
+) -> LinearTeacher:
+    """Return the teacher of train's labelled rows, with the temperature of validation's greatest likelihood.
+
+    Raises UserError for a task of tags or answers.
+    """
+    check_kind(task)
+    learned, held_out = (split.take(np.flatnonzero(split.labelled)) for split in (train, validation))
+    with _few_passes():
+        head = fit_head(task, features(learned), learned.labels, features.strength, seed, passes)
+    if len(held_out):
+        head = head.scaled(temperature_of(task, head(features(held_out)), held_out.labels))
+    return LinearTeacher(task, features, head)
+
+
+def check_kind(task: Task) -> None:
+    """Raise UserError if a linear model of whole texts cannot learn a task."""
+    if task.kind.by_word:
+        raise UserError(f"{task.name} is of kind {task.kind.name}: linear and frozen teachers label whole texts")
+
+
+def assigned_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each row, int64 [n]: drawn at random, with equal labels (and near numbers) spread evenly.
+
+    labels: of all rows, [n] or [n, labels].
+    """
+    group = labels if labels.ndim == 1 else np.unique(labels, axis=0, return_inverse=True)[1].ravel()
+    drawn = np.random.default_rng(derive("folds", seed)).permutation(len(labels))
+    fold_of = np.empty(len(labels), np.int64)
+    fold_of[np.lexsort((drawn, group))] = np.arange(len(labels)) % folds
+    return fold_of
+
+
+def fit_head(task: Task, features: Any, labels: np.ndarray, strength: float, seed: int, passes: int = PASSES) -> Head:
+    """Return the head fitted to labelled rows: logistic regression, one for each label if a row has several, or ridge.
+
+    features: float32 [n, features]; labels: as in Split; strength: C, or 1 / alpha of ridge regression.
+    """
+    if not task.kind.has_classes:
+        from sklearn.linear_model import Ridge
+
+        model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, task.kind.targets(task, labels))
+        return Head(model.coef_.astype(np.float32)[:, None], np.float32([model.intercept_]))
+    settings = {"strength": strength, "seed": seed, "passes": passes}
+    if not task.kind.independent:
+        return _logistic(features, labels, task.outputs, **settings)
+    heads = [_logistic(features, column.astype(np.int64), 2, **settings) for column in labels.T]
+    weights = np.stack([head.weights[:, 1] - head.weights[:, 0] for head in heads], axis=1)
+    return Head(weights, np.stack([head.bias[1] - head.bias[0] for head in heads]))
+
+
+def _logistic(features: Any, labels: np.ndarray, outputs: int, strength: float, seed: int, passes: int) -> Head:
+    """Return logistic regression of classes, int64 [n], by SAGA (Defazio et al., 2014).
+
+    With 77 or 150 classes it is ten times as fast as L-BFGS, because it needs few passes over the rows.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    weights = np.zeros((features.shape[1], outputs), np.float32)
+    bias = np.full(outputs, _ABSENT, np.float32)
+    present = np.unique(labels)
+    if len(present) == 1:
+        bias[present] = 0
+        return Head(weights, bias)
+    state = derive("saga", seed) % 2**32
+    model = LogisticRegression(C=strength, solver="saga", max_iter=passes, random_state=state).fit(features, labels)
+    coefficients, intercepts = model.coef_, model.intercept_
+    if len(present) == 2:  # scikit-learn has those of the second class alone
+        coefficients, intercepts = (np.concatenate([-values, values]) / 2 for values in (coefficients, intercepts))
+    weights[:, present], bias[present] = coefficients.T, intercepts
+    return Head(weights, bias)
+
+
+@contextlib.contextmanager
+def _few_passes() -> Iterator[None]:
+    """Hide the warning that SAGA stopped before it converged. Warnings are those of the process: not for threads."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def temperature_of(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
+    """Return the temperature of the greatest likelihood of held-out labels; 1 for numbers."""
+    return fit_temperature(logits, labels, task.kind.independent) if task.kind.has_probabilities else 1.0
+
+
+def normalised(task: Task, logits: np.ndarray) -> np.ndarray:
+    """Return log-probabilities if a row has one of several labels, so that the mean of several teachers is of these."""
+    return log_softmax(logits, axis=1) if task.kind.one_class else logits

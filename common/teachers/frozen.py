@@ -61,6 +61,10 @@ class FrozenVectors:
     def __init__(self, vectors_of: VectorsOf) -> None:
         self.vectors_of = vectors_of
 
+    def fit(self, train: Split) -> np.ndarray:
+        """Return the features of train: there is nothing to learn."""
+        return self(train)
+
     def __call__(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return the features of each row, float32 [n, features]; for pairs, those of `compared`.
 

@@ -4,12 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.sparse import hstack
 from scipy.special import log_softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from common.data.split import Split
 from common.data.tasks import Source, Task
 from common.errors import UserError
 from common.teachers.linear import TfIdf, assigned_folds, cross_fitted, fitted
+from compression.runtime.words import split_words
 
 SOURCE = Source(files={"train": "train.csv"})
 PLACES = ("bank", "beach", "forest")
@@ -26,7 +29,7 @@ def rows(task, texts, labels, second=None):
 
 
 def learned(task, train):
-    out_of_fold, teacher = cross_fitted(task, train, TfIdf([text for column in train.sentences() for text in column]))
+    out_of_fold, teacher = cross_fitted(task, train, TfIdf())
     return out_of_fold, teacher.logits(train)
 
 
@@ -112,22 +115,45 @@ def test_the_same_seed_has_the_same_logits():
 
 def test_validation_calibrates_a_single_fit():
     train, noisy = (rows(LABELS, texts_of(8), labels) for labels in (np.arange(24) % 3, np.arange(24) // 8))
-    right, doubtful = (fitted(LABELS, train, validation, TfIdf(train.sentence1)) for validation in (train, noisy))
+    right, doubtful = (fitted(LABELS, train, validation, TfIdf()) for validation in (train, noisy))
     confident, cautious = (np.exp(teacher.logits(train)).max(1).mean() for teacher in (right, doubtful))
     assert cautious < confident
 
 
 def test_tags_and_few_rows_are_refused():
     with pytest.raises(UserError, match="names is of kind tags: linear and frozen teachers label whole texts"):
-        cross_fitted(TAGS, rows(TAGS, [], []), TfIdf(["a"]))
+        cross_fitted(TAGS, rows(TAGS, [], []), TfIdf())
     with pytest.raises(UserError, match="places: 3 labelled rows cannot be divided into 4 folds"):
-        cross_fitted(LABELS, rows(LABELS, texts_of(1), [0, 1, 2]), TfIdf(texts_of(1)))
+        cross_fitted(LABELS, rows(LABELS, texts_of(1), [0, 1, 2]), TfIdf())
     with pytest.raises(UserError, match="the texts have no words to learn from"):
-        TfIdf(["", " "])
+        cross_fitted(LABELS, rows(LABELS, ["", " "] * 4, [0, 1] * 4), TfIdf())
 
 
 def test_texts_without_known_words_have_an_answer():
     train = rows(LABELS, texts_of(8), np.arange(24) % 3)
-    _, teacher = cross_fitted(LABELS, train, TfIdf(train.sentence1))
+    _, teacher = cross_fitted(LABELS, train, TfIdf())
     answers = teacher.logits(dataclasses.replace(train, sentence1=["", "?", "完全"] * 8))
     np.testing.assert_allclose(log_softmax(answers, 1), answers, atol=1e-5)
+
+
+def test_characters_that_no_two_texts_share_are_not_needed():
+    train = rows(TWO, ["a b", "c d"] * 4, [0, 1] * 4)
+    assert TfIdf().fit(rows(TWO, ["ab", "cd", "", "x"], [0, 1, 0, 1])).shape == (4, 3)
+    assert (learned(TWO, train)[0].argmax(1) == train.labels).all()
+
+
+def test_features_are_those_of_scikit_learn():
+    texts = ["It's a FILM, a film!", "café  au\tlait", "films of the café", "x", ""]
+    usual = {"sublinear_tf": True, "dtype": np.float32}
+    vectorizers = (
+        TfidfVectorizer(tokenizer=split_words, token_pattern=None, lowercase=False, ngram_range=(1, 2), **usual),
+        TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=2, **usual),
+    )
+    features, more = TfIdf(), ["a new café", "unknown", ""]
+    train, expected = features.fit(rows(LABELS, texts, [0] * 5)), [v.fit_transform(texts) for v in vectorizers]
+    np.testing.assert_allclose(train.toarray(), hstack(expected).toarray(), atol=1e-6)
+    new, expected = features(rows(LABELS, more, [0] * 3)), [v.transform(more) for v in vectorizers]
+    np.testing.assert_allclose(new.toarray(), hstack(expected).toarray(), atol=1e-6)
+    (pair,) = features(rows(PAIRS, texts[:1], [0], texts[2:3])).toarray()
+    u, v = train.toarray()[[0, 2]]
+    np.testing.assert_allclose(pair, [*(u * v), u @ v, *abs(u - v)], atol=1e-6)

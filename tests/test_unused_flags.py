@@ -72,6 +72,7 @@ def parsed(cls, words):
             "--encoder-hidden-dim has no effect with --student-arch ffn",
         ),
         (DISTILL + "--student-arch ffn --hidden-dim 9", "--hidden-dim has no effect with --student-arch ffn"),
+        (DISTILL + "--student-arch ffn --pooling last", "--pooling has no effect as last with --student-arch ffn"),
         (DISTILL + "--kernel-width 3", "--kernel-width has no effect with --student-arch bilstm"),
         (DISTILL + "--student-arch recursive --layers 2", "--layers has no effect with --student-arch recursive"),
         (DISTILL + "--student-arch transformer --iterations 2", "--iterations has no effect with --student-arch trans"),

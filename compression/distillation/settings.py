@@ -302,6 +302,8 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; use max")
+        if self.pooling in ("mean", "both") and self.student_arch != "ffn":
+            raise ValueError(f"--pooling {self.pooling} is for ffn (got {self.student_arch})")
         if self.attends:
             how = f"--pair-encoder {self.pair_encoder}"
             if self.student_arch not in ALIGNING:

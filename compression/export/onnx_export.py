@@ -102,15 +102,24 @@ class Exporter(Graph):
         longest = self.length(ids, 1)
         steps = self.unsqueeze(self.node("Range", self.number(0), longest, self.number(1)), 1, 2)  # [time, 1, 1]
         ends = self.unsqueeze(lengths, 0, 2)  # [1, batch, 1]
-        if self.config.arch in ("ffn", "conv"):
+        if self.config.arch == "ffn":
+            return self._bag(vectors, self.node("Less", steps, ends), lengths)
+        if self.config.arch == "conv":
             vectors = self._where(self.node("Less", steps, ends), vectors, 0.0)
-            if self.config.arch == "conv":
-                return self._pool(self._convolution(vectors, "encoder"), steps, ends)
-            total = self.node("ReduceSum", vectors, self.integers(0), keepdims=0)
-            return self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1))
+            return self._pool(self._convolution(vectors, "encoder"), steps, ends)
         backward = self.node("ReverseSequence", vectors, lengths, time_axis=0, batch_axis=1)
         states = self._recurrent("encoder.forward_rnn", vectors), self._recurrent("encoder.backward_rnn", backward)
         return self.node("Concat", *(self._pool(direction, steps, ends) for direction in states), axis=1)
+
+    def _bag(self, vectors: str, inside: str, lengths: str) -> str:
+        """vectors: [time, batch, dim] -> [batch, width]. inside: bool [time, batch, 1]; lengths: [batch]."""
+        pooling, parts = self.student.encoder.pooling, []
+        if pooling != "max":
+            total = self.node("ReduceSum", self._where(inside, vectors, 0.0), self.integers(0), keepdims=0)
+            parts.append(self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1)))
+        if pooling != "mean":
+            parts.append(self.node("ReduceMax", self._where(inside, vectors, -np.inf), axes=[0], keepdims=0))
+        return self.node("Concat", *parts, axis=1) if pooling == "both" else parts[0]
 
     def _aligned(self) -> list[str]:
         """Return a vector for each text of a pair, [batch, width of a state]."""

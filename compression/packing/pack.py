@@ -35,7 +35,7 @@ from compression.runtime.header import (
 from compression.runtime.kinds import KINDS
 from compression.runtime.model import MAGIC, VERSION
 from compression.runtime.reader import MOST_WIDTH
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, SHARES
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, POOLINGS, SHARES
 from compression.students.saved import load_student
 from compression.students.spec import StudentSpec
 from compression.students.student import Student
@@ -130,11 +130,12 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
         how = f"--pair-encoder {settings.pair_encoder}"
         raise UserError(f"cannot be packed: with {how}, --max-tokens is at most {MOST_ALIGNED:,}")
-    layers = SHARING * SHARES.index(encoder.share) | COMPOSE * encoder.compose
+    choice = POOLINGS.index(encoder.pooling) if spec.arch == "ffn" else SHARES.index(encoder.share)
+    layers = SHARING * choice | COMPOSE * encoder.compose
     layers |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | layers)
     header.byte(EMBEDDINGS.index(embedding) | MARKED_WORDS * (embedding == "hash" or encoder.spans))
-    flags = PAIR * spec.pair | POOL_MAX * (settings.pooling == "max")
+    flags = PAIR * spec.pair | POOL_MAX * (encoder.pooling in ("max", "both"))
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
     kind = KINDS[config.task_kind.name]
     header.byte(flags | kind.bits | CALIBRATED * kind.has_probabilities)

@@ -24,7 +24,7 @@ class Alignment(Encoder):
     def __init__(
         self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None = None
     ) -> None:
-        super().__init__({}, size, True)
+        super().__init__({}, size)
         self._encoder, self._composition, self._scale = encoder, composition, weights["alignment.scale"]
         # x * A + read * B + (x - read) * C + x * read * D = x * (A + C) + read * (B - C) + x * read * D, for a token x
         token, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)

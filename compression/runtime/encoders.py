@@ -14,32 +14,38 @@ Weights = dict[str, np.ndarray]
 
 
 class Encoder:
-    """Base of all encoders. weights: by the names of `student_shapes`, without "encoder."; pool_max: whether to take
-    the maximum over all states instead of the last ones.
+    """Base of all encoders. weights: by the names of `student_shapes`, without "encoder.".
 
     Calling an encoder returns float32 [texts, width], its method `states` returns float32 [tokens, width]. table:
     float32 [ids, dim]; ids: int64 [tokens of all texts]; lengths: int64 [texts], none zero.
     """
 
-    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
-        self._weights, self._size, self._pool_max = weights, size, pool_max
+    def __init__(self, weights: Weights, size: EncoderSize) -> None:
+        self._weights, self._size = weights, size
 
 
-class Mean(Encoder):
-    """The mean of a text's vectors. It has no states of tokens."""
+class Bag(Encoder):
+    """The mean of a text's vectors, their maximum, or the mean followed by the maximum. It has no states of tokens."""
 
     values_at_once = 1 << 20
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return [texts, dim]."""
-        sums = np.zeros((len(lengths), table.shape[1]), np.float32)
+        """Return [texts, dim], or [texts, 2 dim] for both."""
+        shape, pooling = (len(lengths), table.shape[1]), self._size.pooling
+        sums = None if pooling == "max" else np.zeros(shape, np.float32)
+        best = None if pooling == "mean" else np.full(shape, -np.inf, np.float32)
         owner = owners(lengths)
         block = max(1, self.values_at_once // table.shape[1])
         for start in range(0, len(ids), block):
             texts = owner[start : start + block]
             first = np.flatnonzero(np.diff(texts, prepend=-1))
-            sums[texts[first]] += np.add.reduceat(table.take(ids[start : start + block], 0), first)
-        return sums / lengths[:, None].astype(np.float32)
+            vectors, texts = table.take(ids[start : start + block], 0), texts[first]
+            if sums is not None:
+                sums[texts] += np.add.reduceat(vectors, first)
+            if best is not None:
+                best[texts] = np.maximum(best[texts], np.maximum.reduceat(vectors, first))
+        mean = None if sums is None else sums / lengths[:, None].astype(np.float32)
+        return np.concatenate([pooled for pooled in (mean, best) if pooled is not None], 1)
 
 
 class Convolution(Encoder):
@@ -48,8 +54,8 @@ class Convolution(Encoder):
     values_at_once = 1 << 17
     """Few enough for the processor's cache."""
 
-    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
-        super().__init__({}, size, pool_max)
+    def __init__(self, weights: Weights, size: EncoderSize) -> None:
+        super().__init__({}, size)
         # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved in advance. Values come first.
         half = np.float32(0.5)
         self._weight = np.ascontiguousarray(weights["convolution.weight"].T) * half
@@ -98,8 +104,8 @@ class Recurrent(Encoder):
     batch_size = 64
     values_at_once = 1 << 20
 
-    def __init__(self, weights: Weights, size: EncoderSize, pool_max: bool) -> None:
-        super().__init__({}, size, pool_max)
+    def __init__(self, weights: Weights, size: EncoderSize) -> None:
+        super().__init__({}, size)
         weight_ih, weight_hh, bias = (
             np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
             for name in ("weight_ih", "weight_hh", "bias")
@@ -145,7 +151,7 @@ class Recurrent(Encoder):
         size = len(lengths)
         state = np.zeros((2, size, self._hidden), np.float32)
         cell = np.zeros_like(state) if self._arch == "bilstm" else None
-        best = np.full_like(state, -np.inf) if self._pool_max else None
+        best = np.full_like(state, -np.inf) if self._size.pooling == "max" else None
         block = max(1, self.values_at_once // (size * max(self._bias.size, 2 * table.shape[1])))
         for first in range(0, lengths[0], block):
             steps = np.arange(first, min(first + block, lengths[0]))[:, None]
@@ -345,7 +351,7 @@ class Transformer(Encoder):
 
 
 ENCODERS: dict[str, type[Encoder]] = {
-    "ffn": Mean,
+    "ffn": Bag,
     "conv": Convolution,
     **dict.fromkeys(GATES, Recurrent),
     **dict.fromkeys(TRANSFORMERS, Transformer),

@@ -12,6 +12,7 @@ from compression.runtime.shapes import (
     ARCHS,
     EMBEDDINGS,
     ENCODER_FIELDS,
+    POOLINGS,
     SHARES,
     TRANSFORMERS,
     EncoderSize,
@@ -26,8 +27,8 @@ from compression.runtime.weights import Matrix, Streams, checked, join_planes
 PAIR, POOL_MAX, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 16, 32, 64, 128
 """Bits of the settings' flags, besides BY_WORD and MULTILABEL."""
 COMPOSE, SHARING, NO_SEGMENTS, HEAD_DIM = 8, 16, 64, 128
-"""Terms of an architecture's number: SHARING times an index in SHARES; COMPOSE, NO_SEGMENTS and HEAD_DIM if they
-apply."""
+"""Terms of an architecture's number: SHARING times an index in SHARES, or for an FFN in POOLINGS; COMPOSE, NO_SEGMENTS
+and HEAD_DIM if they apply."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 2.0**-7, 2.0**7
 MOST_ALIGNED = 1 << 12
 """Most tokens of an aligned text: every pair of tokens of both texts has a score."""
@@ -41,8 +42,8 @@ class Header:
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""
         form = reader.byte()
-        arch, share = form % COMPOSE, form % NO_SEGMENTS // SHARING
-        if arch >= len(ARCHS) or share >= len(SHARES):
+        arch, choice = form % COMPOSE, form % NO_SEGMENTS // SHARING
+        if arch >= len(ARCHS) or choice >= len(SHARES):
             raise PackedError(f"a field has the unknown value {form}")
         self.arch = ARCHS[arch]
         embedding = reader.byte(2 * MARKED_WORDS)
@@ -50,7 +51,8 @@ class Header:
         flags = reader.byte()
         bits = flags & (BY_WORD | MULTILABEL)
         code = reader.byte() if bits == BY_WORD | MULTILABEL else None
-        self.pair, self.pool_max, self.by_word = bool(flags & PAIR), bool(flags & POOL_MAX), bits == BY_WORD
+        self.pair, self.by_word = bool(flags & PAIR), bits == BY_WORD
+        pool_max, is_bag = bool(flags & POOL_MAX), self.arch == "ffn"
         self._calibrated, self.temperature = bool(flags & CALIBRATED), 1.0
         self._has_threshold = bool(flags & THRESHOLD)
         self.threshold: float | None = None
@@ -71,10 +73,13 @@ class Header:
             align=bool(flags & ALIGN),
             symmetric=bool(flags & SYMMETRIC),
             spans=self.pair and self.by_word,
-            share=SHARES[share],
+            share="none" if is_bag else SHARES[choice],
             segments=not form & NO_SEGMENTS,
             compose=bool(form & COMPOSE),
+            pooling=POOLINGS[choice] if is_bag else "max" if pool_max else "last",
         )
+        if is_bag and choice and not pool_max:
+            raise PackedError("the settings do not agree on whether an FFN takes a maximum")
         self._check_settings()
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self._streams = streams = Streams()
@@ -108,9 +113,9 @@ class Header:
             raise PackedError("a temperature is stored for a model without probabilities")
         if self._has_threshold and not self.kind.has_threshold(self.labels):
             raise PackedError("a threshold is stored for a model that does not choose between two labels")
-        if self.arch == "conv" and not (self.pool_max and size.kernel_width % 2):
+        if self.arch == "conv" and not (size.pooling == "max" and size.kernel_width % 2):
             raise PackedError("a convolution needs an odd window and max pooling")
-        if size.align and not (self.pair and self.arch in ALIGNING and self.pool_max):
+        if size.align and not (self.pair and self.arch in ALIGNING and size.pooling == "max"):
             raise PackedError("only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts")
         if size.compose and not size.align:
             raise PackedError("the model has a second encoder for aligned texts, but does not align texts")

@@ -59,10 +59,10 @@ class Model:
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
         make_encoder, of_encoder = ENCODERS[header.arch], _part(weights, "encoder.")
-        self._encoder = make_encoder(of_encoder, header.size, header.pool_max)
+        self._encoder = make_encoder(of_encoder, header.size)
         if header.size.align:
             of_composition = _part(of_encoder, "alignment.composition.")
-            composition = make_encoder(of_composition, header.size, True) if header.size.compose else None
+            composition = make_encoder(of_composition, header.size) if header.size.compose else None
             self._encoder = Alignment(of_encoder, header.size, self._encoder, composition)
         self.plain_words = header.plain_words
         self._symmetric, self._spans = header.size.symmetric, header.size.spans

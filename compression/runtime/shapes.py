@@ -14,6 +14,8 @@ LAYER_PARTS = ("attention", "feed-forward")
 """Parts of a transformer's layer."""
 SHARES = ("none", *LAYER_PARTS)
 """Parts that all layers of a transformer may share, or none of them; a file holds the index."""
+POOLINGS = ("mean", "max", "both")
+"""What an FFN computes from a text's embeddings; a file holds the index."""
 ALIGNING = ("bilstm", "gru", "conv")
 """Architectures that can align the texts of a pair."""
 EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
@@ -50,7 +52,7 @@ class EncoderSize(NamedTuple):
     text; symmetric: whether the order of a pair's texts makes no difference; spans: whether the words of a pair's
     second text have logits, not the pair; share: one of SHARES; segments: whether a transformer has segment embeddings;
     head_dim: width of an attention head, 0 for the layers' width divided by the heads; compose: whether a second
-    encoder reads the results of alignment.
+    encoder reads the results of alignment; pooling: "last" or "max" of the states, of an FFN one of POOLINGS.
     """
 
     arch: str
@@ -70,6 +72,7 @@ class EncoderSize(NamedTuple):
     segments: bool = True
     head_dim: int = 0
     compose: bool = False
+    pooling: str = "last"
 
     def owner(self, part: str, layer: int) -> int:
         """Return the layer whose weights a layer's part (of LAYER_PARTS) uses: the first one if all share it."""
@@ -96,8 +99,10 @@ class EncoderSize(NamedTuple):
 
     @property
     def state(self) -> int:
-        """Width of a token's state."""
-        return self.dim if self.arch == "ffn" else 2 * self.hidden if self.arch in GATES else self.hidden
+        """Width of a token's state; of an FFN, which has none, width of a text's vector."""
+        if self.arch == "ffn":
+            return 2 * self.dim if self.pooling == "both" else self.dim
+        return 2 * self.hidden if self.arch in GATES else self.hidden
 
     @property
     def compared(self) -> int:

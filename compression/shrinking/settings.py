@@ -208,6 +208,11 @@ class CompressSettings(  # bases in the order of --help
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
             (self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch),
+            (
+                self.student_arch != "ffn" or self.pooling != "last",
+                ["pooling"],
+                f"as last {arch}: give mean, max or both",
+            ),
             (self.student_arch == "conv", ["kernel_width"], arch),
             (self.student_arch == "transformer", ["layers", "share"], arch),
             (self.student_arch == "recursive", ["iterations"], arch),

@@ -11,15 +11,19 @@ from compression.students.layers import Linear, Recurrent
 from compression.students.spec import StudentSpec
 
 
-class MeanEncoder(nn.Module):
-    """The mean of a sentence's embeddings (section 6.1.4 of the thesis); it has no weights."""
+class BagEncoder(nn.Module):
+    """The mean of a sentence's embeddings (section 6.1.4 of the thesis), their maximum, or both; it has no weights."""
 
     def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
+        self.pooling = spec.encoder.pooling
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the mean over each sentence's tokens, [batch, dim]."""
-        return (vectors * padding_mask(vectors, lengths)).sum(1) / lengths[:, None]
+        """Return the mean or maximum over each sentence's tokens, [batch, dim], or mean and maximum, [batch, 2 dim]."""
+        if self.pooling == "max":
+            return max_pool(vectors, lengths)
+        mean = (vectors * padding_mask(vectors, lengths)).sum(1) / lengths[:, None]
+        return mean if self.pooling == "mean" else torch.cat([mean, max_pool(vectors, lengths)], 1)
 
 
 class BidirectionalEncoder(nn.Module):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pydantic
 
 from common.config import CONFIG_DIR, Settings, load_yaml
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, SHARES
+from compression.runtime.shapes import ARCHS, EMBEDDINGS, POOLINGS, SHARES
 
 StudentArch = Literal[ARCHS]
 Share = Literal[SHARES]
@@ -50,8 +50,9 @@ class StudentSettings(Settings):
     """Width of bottleneck adapters, two in each layer or iteration; 0 means none (transformer, recursive)."""
     cls_hidden_dim: int = pydantic.Field(200, gt=0)
     """Units of the classifier's hidden layer."""
-    pooling: Literal["last", "max"] = "last"
-    """Encoder output: each direction's final state (bilstm, gru, rnn), or the maximum over time (conv too)."""
+    pooling: Literal[("last", *POOLINGS)] = "last"
+    """Encoder output: each direction's final state (last: bilstm, gru, rnn), or the maximum over time (max: conv too);
+    of ffn the mean of the embeddings, their maximum (max), or mean and maximum (both)."""
     pair_encoder: Literal["compare", "align", "compose"] = "compare"
     """How pairs are read: compare encodes each text by itself; with align (bilstm, gru, conv) each token attends to the
     other text, and knows whether that has the same token; with compose a second encoder reads the output of align."""

@@ -63,6 +63,8 @@ class StudentSpec:
             settings.segments,
             settings.head_dim,
             self.pair and settings.pair_encoder == "compose",
+            # An FFN has no last state: the value that files share between students stands for its default.
+            "mean" if self.arch == "ffn" and settings.pooling == "last" else settings.pooling,
         )
 
     @property

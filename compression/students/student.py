@@ -7,7 +7,7 @@ from common.errors import UserError
 from compression.runtime.shapes import GATES, TRANSFORMERS
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
-from compression.students.encoders import BidirectionalEncoder, ConvolutionalEncoder, MeanEncoder, max_pool
+from compression.students.encoders import BagEncoder, BidirectionalEncoder, ConvolutionalEncoder, max_pool
 from compression.students.layers import Linear
 from compression.students.pairs import PairAlignment, Text, compare, shared_tokens
 from compression.students.settings import StudentSettings
@@ -15,7 +15,7 @@ from compression.students.spec import StudentSpec
 from compression.students.transformer import Sentences, Trace, TransformerEncoder
 
 ENCODERS = {
-    "ffn": MeanEncoder,
+    "ffn": BagEncoder,
     "conv": ConvolutionalEncoder,
     **dict.fromkeys(GATES, BidirectionalEncoder),
     **dict.fromkeys(TRANSFORMERS, TransformerEncoder),

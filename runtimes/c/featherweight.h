@@ -166,7 +166,7 @@ typedef struct fw_model {
   size_t file_length, header_length, rest_at;
   uint32_t stored_length, checksum;
   uint64_t memory, needed, used;
-  uint32_t max_pool, calibrated, has_threshold, align, compose, symmetric, dim, hidden, kernel, depth, heads, attention,
+  uint32_t max_pool, pooling, calibrated, has_threshold, align, compose, symmetric, dim, hidden, kernel, depth, heads, attention,
       intermediate, adapters, share, segmented, cls, input, width, compared, blocks, vocab_size, rows;
   fw__string label_list;
   fw__array *first, *main, *first_end, *main_end, *states;
@@ -1011,6 +1011,7 @@ enum {
   FW__SYMMETRIC = 64,
   FW__THRESHOLD = 128
 };
+enum { FW__MEAN, FW__MAXIMUM, FW__BOTH }; /* an FFN's pooling */
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
 enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT, FW__KRONECKER };
 enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
@@ -1808,8 +1809,8 @@ static void fw__read_header(fw__pass *p) {
   m->longest_row = m->longest_factor = m->longest_rank = 0;
   m->first = m->main = m->first_end = m->main_end = NULL;
   m->matrices = m->last_matrix = NULL;
-  /* The sum of the architecture, 8 with a composition, 16 times what layers share, 64 without segments, and 128 if
-   * heads have a width of their own. */
+  /* The sum of the architecture, 8 with a composition, 16 times what layers share (of an FFN, its pooling), 64 without
+   * segments, and 128 if heads have a width of their own. */
   uint32_t form = fw__byte(r, 256), head_width = 0;
   m->arch = (int)(form % 8);
   m->compose = !!(form & 8);
@@ -1817,6 +1818,8 @@ static void fw__read_header(fw__pass *p) {
   m->segmented = !(form & 64);
   if (!r->error && (m->arch > FW_GRU || m->share >= FW__SHARES)) r->error = FW_FIELD;
   if ((m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE) && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
+  m->pooling = m->arch == FW_FFN ? m->share : FW__MEAN;
+  if (m->arch == FW_FFN) m->share = FW__SHARE_NONE;
   uint32_t embedding = fw__byte(r, 8);
   m->embedding = (int)(embedding % 4);
   m->marked_words = embedding / 4;
@@ -1858,7 +1861,7 @@ static void fw__read_header(fw__pass *p) {
   if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && !m->labels) ||
       (m->calibrated && (m->tokens || !m->labels)) ||
       (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
-      (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) ||
+      (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) || (m->pooling != FW__MEAN && !m->max_pool) ||
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_GRU && m->arch != FW_CONV))) ||
       (m->compose && !m->align) ||
       (m->symmetric && (!m->pair || fw__is_transformer(m))) ||
@@ -1878,7 +1881,8 @@ static void fw__read_header(fw__pass *p) {
   if (m->embedding == FW_WORDPIECE) fw__read_pieces(p);
   if (r->error) return;
   m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
-  m->width = m->arch == FW_FFN ? m->dim : fw__is_recurrent(m) ? 2 * m->hidden : m->hidden;
+  m->width = fw__is_recurrent(m) ? 2 * m->hidden : m->hidden;
+  if (m->arch == FW_FFN) m->width = m->pooling == FW__BOTH ? 2 * m->dim : m->dim;
   m->compared = m->compose ? m->hidden : m->width;
   m->input = m->dim + m->align; /* a flag: whether the other text has the token */
   m->blocks = !m->pair || fw__is_transformer(m) ? 1 : m->symmetric ? 3 : 4;
@@ -2864,7 +2868,7 @@ typedef struct {
   size_t count, most; /* tokens */
   int full;           /* something did not fit */
   struct fw__cache *cache;
-  float *sum; /* of the tokens' vectors so far, if only their mean is needed */
+  float *pooled; /* of the tokens' vectors so far, if a bag of them is needed: see fw__pool */
   float *row; /* a row of the table */
   const fw__dense *layers; /* of the encoder, or of the composition; a token has `input` floats */
   uint32_t input;
@@ -3674,8 +3678,28 @@ static void fw__vector_of(const fw__work *w, const uint8_t *token, float *restri
   if (row != out) memcpy(out, row, sizeof *out * (size_t)dim);
 }
 
-/* ---- A cache of words (ASCII text between spaces) and their tokens or, for a mean, the sum of the tokens' vectors
- * ---- */
+/* ---- Bags of tokens: what is pooled of them is the sum of their vectors, their maximum, or both in a row ---- */
+
+#define FW__MOST_VECTOR 3e38f /* more than any number of a token's vector */
+
+static void fw__start_pool(const fw_model *m, float *pooled) {
+  for (uint32_t i = 0; i < m->width; i++)
+    pooled[i] = m->pooling == FW__MEAN || (m->pooling == FW__BOTH && i < m->dim) ? 0 : -FW__MOST_VECTOR;
+}
+
+/* Add tokens to what is pooled. sum, most: the sum and the maximum of their vectors. */
+static void fw__pool(const fw_model *m, const float *sum, const float *most, float *restrict pooled) {
+  uint32_t dim = m->dim;
+  if (m->pooling != FW__MAXIMUM) {
+    for (uint32_t i = 0; i < dim; i++) pooled[i] += sum[i];
+    pooled += dim;
+  }
+  if (m->pooling != FW__MEAN)
+    for (uint32_t i = 0; i < dim; i++) pooled[i] = most[i] > pooled[i] ? most[i] : pooled[i];
+}
+
+/* ---- A cache of words (ASCII text between spaces) and their tokens or, for a bag, what is pooled of them ---- */
+
 
 #define FW__CACHE ((size_t)1 << 21) /* maximum size in bytes */
 #define FW__PLACES 4u               /* entries in which a word may be, the last one found first */
@@ -3684,7 +3708,7 @@ static void fw__vector_of(const fw__work *w, const uint8_t *token, float *restri
 typedef struct {
   uint32_t hash;
   uint8_t length, count, bytes[FW__WORD];
-} fw__word; /* followed by its tokens or their sum */
+} fw__word; /* followed by its tokens, or by what is pooled of them */
 
 /* Header of the cache, at the start of a workspace. */
 typedef struct fw__cache {
@@ -3704,7 +3728,7 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   fw__cache *cache = (fw__cache *)(void *)w->base;
   int apart =
       m->words_apart && !m->has_unused && m->ascii_stays && m->bpe_flags & FW__PREFIX && m->bpe_flags & FW__SQUEEZE;
-  if (bytes < 8192 || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->dim > 256) ||
+  if (bytes < 8192 || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->width > 256) ||
       (m->embedding == FW_BPE && !apart))
     return;
   w->cache = cache;
@@ -3714,7 +3738,7 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   cache->checksum = m->checksum;
   cache->most = m->arch == FW_FFN ? 255 : m->embedding == FW_HASH ? 4 : 8;
   cache->size =
-      (uint32_t)(sizeof(fw__word) + (m->arch == FW_FFN ? 4 * (size_t)m->dim : cache->most * fw__token_size(m)));
+      (uint32_t)(sizeof(fw__word) + (m->arch == FW_FFN ? 4 * (size_t)m->width : cache->most * fw__token_size(m)));
   cache->words = (uint32_t)((bytes - 64) / cache->size) / FW__PLACES * FW__PLACES;
   memset(w->base + 64, 0, cache->words * (size_t)cache->size);
 }
@@ -3722,13 +3746,15 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
 /* Write the tokens of a text in ASCII without control characters. Returns whether it is such a text; if not, nothing is
  * written. */
 static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
-  size_t end_before = w->end, size = fw__token_size(w->m), at = 0, dim = w->m->dim;
-  float *restrict sum = NULL;
-  if (w->m->arch == FW_FFN) {
-    w->row = (float *)fw__room(w, dim, sizeof(float));
-    w->sum = sum = (float *)fw__room(w, 2 * dim, sizeof(float));
+  const fw_model *m = w->m;
+  size_t end_before = w->end, size = fw__token_size(m), at = 0;
+  float *pooled = NULL, *vector = NULL;
+  if (m->arch == FW_FFN) {
+    w->row = (float *)fw__room(w, m->dim, sizeof(float));
+    vector = (float *)fw__room(w, m->dim, sizeof(float));
+    w->pooled = pooled = (float *)fw__room(w, m->width, sizeof(float));
     if (w->full) return 1;
-    memset(sum, 0, sizeof(float) * dim);
+    fw__start_pool(m, pooled);
   }
   for (;;) {
     uint32_t hash = 2166136261u;
@@ -3740,7 +3766,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
     if (!bytes || (at < length && text[at] != ' ' && (text[at] < 9 || text[at] > 13))) {
       w->end = end_before;
       w->count = 0;
-      w->sum = NULL;
+      w->pooled = NULL;
       return 0;
     }
     if (w->count >= w->most) continue;
@@ -3753,13 +3779,13 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
       fw__word *each = (fw__word *)(void *)(first + i * of_word);
       if (each->hash == hash && each->length == bytes && !memcmp(each->bytes, word, bytes)) place = each;
     }
-    if (place && sum && place->count <= w->most - w->count) {
-      const float *vector = (const float *)(const void *)(place + 1);
-      for (size_t i = 0; i < dim; i++) sum[i] += vector[i];
+    if (place && pooled && place->count <= w->most - w->count) {
+      const float *kept = (const float *)(const void *)(place + 1);
+      fw__pool(m, kept, kept + (m->pooling == FW__BOTH ? m->dim : 0), pooled);
       w->count += place->count;
       continue;
     }
-    if (place && !sum && place->count <= w->most - w->count && place->count * size <= w->end - w->used) {
+    if (place && !pooled && place->count <= w->most - w->count && place->count * size <= w->end - w->used) {
       w->end -= place->count * size;
       w->count += place->count;
       FW__UNPOISON(w->base + w->end, place->count * size);
@@ -3774,7 +3800,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
     w->used = used;
     if (w->full) return 1;
     count = w->count - count;
-    float *vector = sum ? sum + dim : NULL, *own = NULL;
+    float *kept = NULL;
     if (bytes <= FW__WORD && count <= w->cache->most && w->count < w->most) {
       memmove(first + of_word, first, (FW__PLACES - 1) * of_word);
       place = (fw__word *)(void *)first;
@@ -3782,15 +3808,15 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
       place->length = (uint8_t)bytes;
       place->count = (uint8_t)count;
       memcpy(place->bytes, word, bytes);
-      if (!sum) memcpy(place + 1, w->base + w->end, count * size);
-      else memset(own = (float *)(void *)(place + 1), 0, sizeof(float) * dim);
+      if (!pooled) memcpy(place + 1, w->base + w->end, count * size);
+      else fw__start_pool(m, kept = (float *)(void *)(place + 1));
     }
-    for (size_t t = w->count - count; sum && t < w->count; t++) {
+    for (size_t t = w->count - count; pooled && t < w->count; t++) {
       fw__vector_of(w, fw__token_at(w, t), vector);
-      for (size_t i = 0; i < dim; i++) sum[i] += vector[i];
-      for (size_t i = 0; i < dim && own; i++) own[i] += vector[i];
+      fw__pool(m, vector, vector, pooled);
+      if (kept) fw__pool(m, vector, vector, kept);
     }
-    if (sum) w->end = end_before;
+    if (pooled) w->end = end_before;
   }
 }
 
@@ -3811,18 +3837,19 @@ static void fw__input(const fw__work *w, size_t token, float *restrict out) {
   else fw__vector_of(w, fw__token_at(w, token), out);
 }
 
-static void fw__encode_mean(fw__work *w, float *out) {
-  uint32_t dim = w->m->dim;
-  float *vector = (float *)fw__room(w, dim, sizeof *vector);
+/* Write the mean of the tokens' vectors, their maximum, or both, [width]. */
+static void fw__encode_bag(fw__work *w, float *out) {
+  const fw_model *m = w->m;
+  float *vector = (float *)fw__room(w, m->dim, sizeof *vector);
   if (w->full) return;
-  if (w->sum) memcpy(out, w->sum, sizeof *out * (size_t)dim);
-  else memset(out, 0, sizeof *out * (size_t)dim);
-  for (size_t t = 0; t < w->count && !w->sum; t++) {
+  if (w->pooled) memcpy(out, w->pooled, sizeof *out * (size_t)m->width);
+  else fw__start_pool(m, out);
+  for (size_t t = 0; t < w->count && !w->pooled; t++) {
     fw__vector_of(w, fw__token_at(w, t), vector);
-    for (uint32_t i = 0; i < dim; i++) out[i] += vector[i];
+    fw__pool(m, vector, vector, out);
   }
   float share = (float)w->count;
-  for (uint32_t i = 0; i < dim; i++) out[i] /= share;
+  for (uint32_t i = 0; i < m->dim && m->pooling != FW__MAXIMUM; i++) out[i] /= share;
 }
 
 /* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all states. */
@@ -4166,7 +4193,7 @@ static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) 
   if (!out) out = (float *)fw__room(w, m->width, sizeof(float));
   if (w->full) return FW_WORKSPACE;
   if (m->arch == FW_FFN) {
-    fw__encode_mean(w, out);
+    fw__encode_bag(w, out);
   } else if (m->arch == FW_CONV) {
     fw__encode_windows(w, out, wanted);
   } else if (fw__is_transformer(m)) {
@@ -4229,11 +4256,11 @@ static int fw__find_tokens(fw__work *w, const char *text, size_t length) {
     fw__tokenize(w, codes.at, codes.count);
   }
   if (!w->count) {
-    w->sum = NULL;
+    w->pooled = NULL;
     fw__token_of_nothing(w);
   }
   if (w->full) return FW_WORKSPACE;
-  if (!w->sum) w->used = used;
+  if (!w->pooled) w->used = used;
   return FW_OK;
 }
 
@@ -4245,7 +4272,7 @@ static int fw__encode_text(fw__work *w, const char *text, size_t length, float *
   w->used = used;
   w->end = end;
   w->count = 0;
-  w->sum = NULL;
+  w->pooled = NULL;
   return status;
 }
 

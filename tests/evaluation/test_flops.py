@@ -62,6 +62,10 @@ def test_a_student_of_single_texts(arch, tmp_path):
     assert counted(tmp_path, split([TEXT]), arch, "char") == expected
 
 
+def test_a_mean_and_a_maximum_make_the_classifiers_input_twice_as_wide(tmp_path):
+    assert counted(tmp_path, split([TEXT]), "ffn", "char", pooling="both") == 2 * classifier(2 * DIM)
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_student_of_pairs(arch, tmp_path):
     if arch in TRANSFORMERS:

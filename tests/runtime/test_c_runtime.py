@@ -55,6 +55,26 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding):
         assert getattr(ours, name) == getattr(theirs, name)
 
 
+@pytest.mark.parametrize("pooling", tiny.POOLINGS["ffn"])
+@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+def test_a_bag_of_tokens_is_pooled_in_each_way(tmp_path, embedding, pooling):
+    """Single texts, whose words are cached, and pairs; of a width that is cached, and of one that is not."""
+    for number, sizes in enumerate(({}, {"pair": True}, {"embedding_dim": 129, "max_tokens": 9})):
+        theirs, ours = both(tmp_path / str(number), "ffn", embedding, pooling=pooling, **sizes)
+        check(theirs, ours, [*TEXTS, "", "film", "film film", "the film", "the " * 300, ""])
+
+
+def test_a_file_of_another_pooling_is_refused_by_both(tmp_path):
+    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", pooling="both"))
+    header, rest = damage.take_apart(path.read_bytes())
+    assert (header[0], header[2] & 2) == (32, 2)
+    for form, flags in ((48, header[2]), (32, header[2] ^ 2), (16, header[2] ^ 2), (0, header[2])):
+        path.write_bytes(damage.assemble(bytes([form, header[1], flags]) + header[3:], rest))
+        for reader in (load, load_native):
+            with pytest.raises(PackedError):
+                reader(path)
+
+
 @pytest.mark.parametrize("arch", ["bilstm", "gru"])
 @pytest.mark.parametrize("form", made.FORMS)
 def test_matrices_of_every_form(tmp_path, arch, form):

@@ -112,11 +112,13 @@ def test_only_a_bilstm_and_a_convolution_align(tmp_path, arch):
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_only_transformers_share_parts_or_have_no_segments(tmp_path, arch):
-    """What is added to the number of an architecture: 16 and 32 what its layers share, 64 no segments."""
+    """What is added to the number of an architecture: 16 and 32 what its layers share, or how an FFN pools, 64 no
+    segments."""
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char")))
     assert header[0] == ARCHS.index(arch)
     refused = {48: "a field has the unknown value", 15 - header[0]: "a field has the unknown value"}
-    refused |= {} if arch == "transformer" else dict.fromkeys((16, 32), "can share a part of its layers")
+    shares = "takes a maximum" if arch == "ffn" else "can share a part of its layers"
+    refused |= {} if arch == "transformer" else dict.fromkeys((16, 32), shares)
     refused |= {} if arch in TRANSFORMERS else {64: "can leave out segment embeddings"}
     for added, message in refused.items():
         with pytest.raises(PackedError, match=message):

@@ -76,8 +76,8 @@ def test_models_of_the_zoo(name):
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_students_of_every_tokenizer(tmp_path, embedding):
     pytest.importorskip("wasmtime")
-    arch = "gru" if embedding == "hash" else "conv"
-    check(made.write_packed(made.write_student(tmp_path / "s", arch, embedding, "affine-row")))
+    arch, pooling = {"hash": ("gru", "last"), "char": ("ffn", "both")}.get(embedding, ("conv", "max"))
+    check(made.write_packed(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling)))
 
 
 def test_long_texts_and_refusals():

@@ -59,11 +59,15 @@ def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
         torch.testing.assert_close(pooled, (both[:4] * both[4:].sigmoid()).amax(1))
 
 
-def test_the_ffn_is_a_mean():
-    student = Student("ffn", StudentSettings(embedding_dim=5, vocab_size=30), 2).eval()
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "both"])
+def test_the_ffn_is_a_mean_a_maximum_or_both(pooling):
+    """Without states, it has no last one: with the value that files share between students, it is a mean."""
+    student = Student("ffn", StudentSettings(embedding_dim=5, vocab_size=30, pooling=pooling), 2).eval()
     with torch.no_grad():
-        expected = student.embedding.table.weight.dense()[[1, 2]].mean(0)
+        vectors = student.embedding.table.weight.dense()[[1, 2]]
         encoded = student.encode(Batch(torch.tensor([[[1], [2], [0]]]), torch.tensor([2])))
+    mean, most = vectors.mean(0), vectors.amax(0)
+    expected = {"max": most, "both": torch.cat([mean, most])}.get(pooling, mean)
     torch.testing.assert_close(encoded[0], expected)
 
 

@@ -21,6 +21,7 @@ TINY = (
     ("conv", "char", "pruned", {"pair": True, "pair_encoder": "align", "f1": True}),
     ("bilstm", "char", "affine-row", {"pair": True, "pooling": "max", "pair_encoder": "compose"}),
     ("ffn", "hash", "affine-row", {"kind": "multilabel"}),
+    ("ffn", "char", "affine-row", {"pair": True, "pooling": "both"}),
 )
 """Their architecture, embedding, form of weights and other settings."""
 

@@ -227,12 +227,12 @@ def with_effect(**given) -> dict:
 
 
 POOLINGS = dict.fromkeys(("bilstm", "gru", "rnn"), ("last", "max")) | {
-    "ffn": ("last",),
+    "ffn": ("mean", "max", "both"),
     "conv": ("max",),
     "transformer": ("last",),
     "recursive": ("last",),
 }
-"""Architecture -> how it can pool; an FFN has no states, a transformer its own place for them: theirs means nothing."""
+"""Architecture -> how it can pool; a transformer reads the state of its first token: there it means nothing."""
 LAYOUTS = [
     ("transformer", {"share": "attention"}),
     ("transformer", {"share": "feed-forward", "segments": False}),

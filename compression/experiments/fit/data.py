@@ -22,7 +22,6 @@ from common.data.text import near_key
 from common.errors import UserError
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.candidates import find_candidates
 from compression.experiments.fit.detect import (
     FEWEST_ROWS,
     FileContents,
@@ -50,7 +49,7 @@ _MOST_WORDS = 2_000_000
 
 
 def read_contents(settings: FitSettings) -> FileContents:
-    """Return the contents of the file. Raises UserError if nothing can be learned from it or no student is so small."""
+    """Return the contents of the file. Raises UserError if nothing can be learned from it."""
     read = functools.partial(
         read_any, seed=settings.seed, delimiter=settings.delimiter, header=settings.header, columns=settings.columns
     )
@@ -65,8 +64,6 @@ def read_contents(settings: FitSettings) -> FileContents:
         contents = dataclasses.replace(contents, notes=tuple(notes))
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
-    words = float(np.median([len(row[0].split()) for row in contents.values[:1000]]))
-    find_candidates(settings.max_bytes, contents.pair, contents.labels, words, 30_000, settings.symmetric)
     return contents
 
 

@@ -5,7 +5,6 @@ This module imports no heavy library, so the result of a finished fit is shown a
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from common.data.split import task_file_of_data
@@ -57,13 +56,12 @@ def fit(settings: FitSettings) -> FitResult:
 
 
 def plan_fit(settings: FitSettings) -> dict[str, object]:
-    """Return the contents of the file and the plan of a fit, without running it (`--dry-run`)."""
+    """Return the contents of the file and the students that a fit would try, without running it (`--dry-run`)."""
     show_bars(settings.loadbar)
     contents = read_contents(settings)
-    started = time.perf_counter()
     from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
-    return describe_plan(settings, contents, time.perf_counter() - started)
+    return describe_plan(settings, contents)
 
 
 def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
@@ -71,10 +69,9 @@ def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
     with time_used.running():
         with at_once():
             contents = None if state.OPENING in kept.values else read_contents(settings)
-        started = time.perf_counter()
         from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
 
-        return run_fit(settings, contents, folder, kept, time_used, time.perf_counter() - started)
+        return run_fit(settings, contents, folder, kept, time_used)
 
 
 def _start_over(settings: FitSettings, folder: Path) -> None:

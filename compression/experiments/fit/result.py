@@ -10,7 +10,7 @@ from common.config import Settings
 from common.store.files import whole_file
 from common.tables import text_table
 from compression.experiments.commands import packed_commands
-from compression.experiments.fit.halving import Trained
+from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
 
 
@@ -28,13 +28,13 @@ class FitResult(Settings):
     notes: tuple[str, ...]
     teacher: str
     """Description of the teacher's work, or the reason for no teacher."""
-    plan: dict[str, float]
-    """Stage -> estimated seconds."""
     stages: dict[str, float]
     """Stage -> seconds taken."""
     tried: tuple[Trained, ...]
+    student: str
+    """The student that was chosen, in words."""
     model: str
-    """Name of the student in the workspace."""
+    """Its name in the workspace."""
     metric: str
     validation: float
     rows: dict[str, int]
@@ -77,14 +77,14 @@ class FitResult(Settings):
             f"{self.rows['test']:,} for test.",
             *self.notes,
             f"Teacher: {self.teacher}.",
-            f"Student: {self.model}, {self.bytes:,} bytes packed; {self.metric} on test {score} "
+            f"Student: {self.student}, {self.bytes:,} bytes packed; {self.metric} on test {score} "
             f"(on validation {100 * self.validation:.2f}).",
         ]
         lines += [
-            f"{one.name}: {self.metric} on test {100 * one.metrics[self.metric]:.2f} ({one.details})."
-            if one.metrics
-            else f"{one.name}: absent ({one.details})."
-            for one in self.baselines
+            f"{baseline.name}: {self.metric} on test {100 * baseline.metrics[self.metric]:.2f} ({baseline.details})."
+            if baseline.metrics
+            else f"{baseline.name}: absent ({baseline.details})."
+            for baseline in self.baselines
         ]
         return [*lines, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
@@ -102,25 +102,17 @@ def write_output(packed: Path, output: Path | None) -> None:
 
 
 def tried_table(tried: tuple[Trained, ...], metric: str) -> str:
-    """Return the candidates of every rung as a table."""
-    header = ("rung", "student", "epochs", "rows", f"{metric}, validation", "bytes, about", "seconds", "")
+    """Return the students that were trained as a table, in their order."""
+    header = ("student", "epochs", f"{metric}, validation", "bytes, about", "seconds", "")
     body = [
         [
-            str(one.rung),
-            one.name,
-            str(one.epochs),
-            f"{one.share:.0%}",
-            "" if one.score is None else f"{100 * one.score:.2f}",
-            f"{one.bytes:,}",
-            f"{one.seconds:.1f}",
-            one.note,
+            student.in_words,
+            str(student.epochs),
+            "" if student.score is None else f"{100 * student.score:.2f}",
+            f"{student.candidate.bytes:,}",
+            f"{student.seconds:.1f}",
+            student.note,
         ]
-        for one in tried
+        for student in tried
     ]
-    return text_table(header, body, [True, False, True, True, True, True, True, False])
-
-
-def plan_lines(seconds: dict[str, float]) -> str:
-    """Return the stages and their estimates as a table."""
-    body = [[stage, f"{value:.0f}"] for stage, value in seconds.items()]
-    return text_table(("stage", "seconds, about"), [*body, ["all", f"{sum(seconds.values()):.0f}"]], [False, True])
+    return text_table(header, body, [False, True, True, True, True, False])

@@ -11,11 +11,12 @@ from common.errors import UserError
 from common.kinds.registry import KINDS
 from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
+from common.teachers.settings import is_fairseq
 from compression.experiments.report.record import described
 
 _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
-_PATHS = ("encoder", "glove")
+_PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force"}
 """Settings that do not change the result, and the file, whose content is compared."""
@@ -53,9 +54,8 @@ class FitFlags(WorkspaceSettings):
     name: str | None = None
     """Name of the experiment; unset: built from the file's name, --max-bytes and --minutes."""
     encoder: str = "minilm"
-    """Encoder that the teacher is fine-tuned from, as --arch of finetune.py."""
-    glove: Path | None = None
-    """GloVe vectors for augmentation, as text; unset: the packaged 6B 50d vectors."""
+    """Encoder whose vectors of the texts a teacher learns from, and that is fine-tuned if there is time: one of Hugging
+    Face's, as --arch of finetune.py."""
     seed: int = DEFAULT_SEED
     """Seed of every random choice."""
     cpu: bool = False
@@ -63,7 +63,7 @@ class FitFlags(WorkspaceSettings):
     loadbar: bool = True
     """Show progress bars with time left."""
     dry_run: bool = False
-    """Measure this machine, print the plan and its estimated times, and stop."""
+    """Print what the file contains and which students would be tried, and stop."""
     json_: bool = False
     """Print JSON to stdout instead of text."""
     force: bool = False
@@ -80,6 +80,8 @@ class FitFlags(WorkspaceSettings):
             raise ValueError("--separator is for --kind multilabel")
         if len(self.text) > 2 or len(set(self.text)) != len(self.text):
             raise ValueError("--text takes one column, or two different ones for pairs")
+        if is_fairseq(self.encoder):
+            raise ValueError(f"--encoder {self.encoder}: fit needs an encoder of Hugging Face's, such as minilm")
         if self.label in self.text:
             raise ValueError(f"--label: {self.label} is the column of --text")
         return self

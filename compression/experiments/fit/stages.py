@@ -19,7 +19,6 @@ from compression.experiments.fit.state import Clock, State
 from compression.experiments.jobs import Job
 from compression.shrinking.chain import compress
 
-AUGMENTED = "fit"
 FUNCTIONS = {"preprocess": preprocess, "finetune": finetune, "compress": compress, "evaluate": evaluate}
 _COMMON = ("task", "workspace", "cpu", "seed", "loadbar")
 

@@ -18,9 +18,9 @@ from common.store.files import read_json, write_json
 FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
-TEACHER = "teacher"
-"""Name of the teacher in the workspace."""
-TRAINED, TUNED, PACKED = "trained", "tuned", "packed"
+TEACHERS = LINEAR, FROZEN, FINE_TUNED, MEAN = "linear", "frozen", "fine-tuned", "mean"
+"""Names of teachers in the workspace."""
+TRAINED, PACKED = "trained", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""
 _SECONDS = 3.0
 T = TypeVar("T")
@@ -64,12 +64,12 @@ class State:
 
 
 def models_in(folder: Path) -> list[str]:
-    """Return the names of the models that the decisions in an experiment's folder are about, and the teacher's."""
+    """Return the names of the models that the decisions in an experiment's folder are about, and the teachers'."""
     try:
         words = [name.partition(" ") for name in read_json(folder / FILE)]
     except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
         words = []
-    return [TEACHER, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, TUNED, PACKED))]
+    return [*TEACHERS, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, PACKED))]
 
 
 class Clock:

@@ -1,0 +1,245 @@
+"""The search for the best student: every kind once, then variations of the best one, for as long as there is time.
+
+A training takes seconds, so each student is trained to the end, with a learning rate that falls to zero. The clock is
+looked at before each training: it gets the epochs that fit into a share of the time left, at the speed of the trainings
+before it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.config import Settings
+from common.data.split import load_split
+from common.devices import threads
+from common.errors import UserError
+from common.progress import say
+from common.stopping import OutOfTime
+from common.training.metrics import main_score
+from compression.experiments.fit.stages import Stages
+from compression.experiments.fit.state import PACKED, TRAINED
+from compression.experiments.fit.students import Candidate, candidates, variations
+from compression.students.saved import load_student
+from compression.students.scoring import encode_split, student_logits
+
+_CPU = torch.device("cpu")
+_STEPS = 3000
+"""Optimizer steps of a training, if there is time for them."""
+_MOST_EPOCHS = 60
+_SHARE = 0.25
+"""Share of the time left that one training may take."""
+_OVER = 2.0
+"""A training that takes this many times its share of the time is stopped."""
+_FIRST_SECONDS = 0.08
+"""Share of the time for the first training, whose speed is not known, at `_ROWS_A_SECOND`."""
+_ROWS_A_SECOND = 2000
+_SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
+"""Approximate time of an epoch in relation to the first kind's, until one was measured."""
+_TUNE_EPOCHS = 3
+_FINALISTS = 2
+
+
+class Trained(Settings):
+    """A student that was trained, and its result on validation."""
+
+    model: str
+    """Its name in the workspace."""
+    candidate: Candidate
+    change: str
+    """Difference from the best student before it, in words; empty for the first of its kind."""
+    epochs: int
+    score: float | None = None
+    """The task's metric, higher is better; None if training failed or was stopped before its first epoch ended."""
+    loss: float = math.inf
+    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Return its kind and its difference from the student before it."""
+        return f"{self.candidate.student}, {self.change}" if self.change else self.candidate.student
+
+
+class Search:
+    """The students of one size: which were trained, how long they took, and how good they are on validation."""
+
+    def __init__(self, stages: Stages, max_bytes: int, teacher: str | None, end: float) -> None:
+        """teacher: name of the teacher, None to learn from labels alone; end: when to pack, in seconds of the clock."""
+        self.stages, self.task, self.state, self.clock = stages, stages.task, stages.state, stages.clock
+        self.max_bytes, self.teacher, self.end = max_bytes, teacher, end
+        paths = stages.settings.paths
+        validation = load_split(paths, self.task, "validation")
+        self.held_out = validation.take(np.flatnonzero(validation.labelled))
+        self.rows = len(load_split(paths, self.task, "train"))
+        self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
+        self.epoch_seconds: dict[str, float] = {}
+        """Seconds of an epoch, by architecture."""
+        self.trained: list[Trained] = []
+        self.error: UserError | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds left for training students."""
+        return self.end - self.clock.used
+
+    def run(self) -> Trained:
+        """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
+        dropout = 0.1 if self.rows > 5000 else 0.2
+        for candidate in candidates(self.task, self.max_bytes, dropout):
+            if candidate.flags["student_arch"] == "ffn" or self._enough_time(candidate):
+                self._train(candidate, "")
+        if not self.ranked():
+            raise self.error or UserError(f"{self.stages.settings.file}: no student could be trained")
+        improved = True
+        while improved and self.left > 0:
+            improved = False
+            for change, candidate in self._changes():
+                if self.left <= 0:
+                    break
+                before = self.ranked()[0]
+                self._train(candidate, change)
+                improved |= self.ranked()[0] is not before
+        return self._packed()
+
+    def ranked(self) -> list[Trained]:
+        """Return the trained students, the best first.
+
+        Scores that differ by less than half their standard error are equal; then the lower loss decides.
+        """
+        step = 0.25 / math.sqrt(len(self.held_out))
+        scored = [student for student in self.trained if student.score is not None]
+        return sorted(scored, key=lambda student: (-round(student.score / step), student.loss))
+
+    def _changes(self) -> Iterator[tuple[str, Candidate]]:
+        """Yield variations of the best student so far, without those that were tried; it may change in between."""
+        tried = [student.candidate.flags for student in self.trained]
+        names = [change for change, _ in variations(self.task, self.ranked()[0].candidate, self.max_bytes)]
+        for name in names:
+            current = dict(variations(self.task, self.ranked()[0].candidate, self.max_bytes))
+            if name in current and current[name].flags not in tried:
+                tried.append(current[name].flags)
+                yield name, current[name]
+
+    def _enough_time(self, candidate: Candidate) -> bool:
+        return self._epochs(candidate) >= 3
+
+    def _epochs(self, candidate: Candidate) -> int:
+        """Return the number of epochs that a candidate is trained for."""
+        steps = math.ceil(self.rows / self.batch_size)
+        usual = max(3, min(_MOST_EPOCHS, round(_STEPS / steps)))
+        usual = round(usual * candidate.flags.get("epochs", 1.0))
+        arch = candidate.flags["student_arch"]
+        if self.epoch_seconds:
+            reference = min(self.epoch_seconds, key=lambda name: _SLOWER[name])
+            epoch = self.epoch_seconds.get(arch, self.epoch_seconds[reference] * _SLOWER[arch] / _SLOWER[reference])
+            seconds = _SHARE * self.left
+        else:
+            epoch, seconds = self.rows * _SLOWER[arch] / _ROWS_A_SECOND, _FIRST_SECONDS * self.left
+        return min(usual, int(seconds / epoch))
+
+    def _train(self, candidate: Candidate, change: str) -> None:
+        """Train a candidate, if there is time, and add it with its score to the trained ones."""
+        first = not self.trained
+        name = f"{candidate.student.replace(' ', '-')}-{self.max_bytes}-{len(self.trained) + 1}"
+        student = self.state.decide(
+            f"{TRAINED} {name}", Trained, lambda: self._distilled(name, candidate, change, must=first)
+        )
+        self.trained.append(student)
+        if student.seconds and student.score is not None:
+            self.epoch_seconds[candidate.flags["student_arch"]] = student.seconds / student.epochs
+
+    def _distilled(self, name: str, candidate: Candidate, change: str, must: bool) -> Trained:
+        """Return a candidate with its result, or with a note on why there is none. must: there is no student yet."""
+        epochs = max(1, self._epochs(candidate)) if must else self._epochs(candidate)
+        student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
+        if epochs < 1:
+            return student.model_copy(update={"note": "no time left"})
+        began = time.perf_counter()
+        try:
+            with threads(1 if candidate.flags["student_arch"] == "ffn" else None):
+                self.stages.run(
+                    "students",
+                    "compress",
+                    None if must else _OVER * _SHARE * self.left + 1,
+                    **self._flags(candidate),
+                    epochs=epochs,
+                    patience=epochs,
+                    compression_actions=("distill",),
+                    model_name=name,
+                )
+        except OutOfTime:
+            return student.model_copy(update={"note": "stopped: out of time"})
+        except UserError as error:
+            say(f"{name}: {error}")
+            self.error = error
+            return student.model_copy(update={"note": str(error)[:80]})
+        student = student.model_copy(update={**self._validated(name), "seconds": time.perf_counter() - began})
+        say(f"[{self.clock.used:.0f} s] {student.in_words}: {student.score:.4f} on validation, {student.seconds:.0f} s")
+        return student
+
+    def _flags(self, candidate: Candidate) -> dict[str, Any]:
+        """Return a candidate's flags of compress.py."""
+        flags = {name: value for name, value in candidate.flags.items() if name != "epochs"}
+        flags["batch_size"] = self.batch_size
+        if self.teacher is None:
+            return {**flags, "alpha": 1.0, "only_original_data": True}
+        loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
+        return {**flags, **loss, "only_original_data": True, "teacher": self.teacher}
+
+    def _validated(self, name: str) -> dict[str, float]:
+        student, tokenizer, _ = load_student(self.stages.settings.paths.model(self.task.name, name), _CPU)
+        logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
+        targets = torch.from_numpy(self.task.kind.targets(self.task, self.held_out.labels))
+        loss = self.task.kind.label_loss(torch.from_numpy(logits), targets).item()
+        return {"score": main_score(self.task, self.held_out.labels, logits), "loss": loss}
+
+    def _packed(self) -> Trained:
+        """Return the best finalist, quantized and packed; a student that does not fit is replaced by the next one."""
+        done: list[Trained] = []
+        for student in self.ranked():
+            spent = max((packed.seconds for packed in done), default=0.0)
+            if len(done) == _FINALISTS or (done and self.clock.left < 3 * spent):
+                break
+            name = f"{student.model}-packed"
+            try:
+                done.append(self.state.decide(f"{PACKED} {name}", Trained, lambda: self._quantized(student, name)))  # noqa: B023
+            except UserError as error:
+                say(f"{student.model}: {error}")
+                self.error = error
+        if not done:
+            raise self.error or UserError(f"--max-bytes {self.max_bytes}: no student fits")
+        return max(done, key=lambda student: (student.score, -student.loss))
+
+    def _quantized(self, student: Trained, name: str) -> Trained:
+        began = time.perf_counter()
+        epoch = student.seconds / student.epochs
+        left = self.clock.left / 3
+        tune = max(0, min(_TUNE_EPOCHS, int(left / (2 * epoch)))) if epoch else _TUNE_EPOCHS
+        flags = self._flags(student.candidate)
+        learning = ("student_arch", "alpha", "only_original_data", "teacher", "loss", "temperature")
+        for epochs in dict.fromkeys([tune, 0]):
+            try:
+                self.stages.run(
+                    "quantize and pack",
+                    "compress",
+                    2 * left if epochs else None,
+                    load_trained_model=student.model,
+                    compression_actions=("quantize", "pack"),
+                    model_name=name,
+                    max_bytes=self.max_bytes,
+                    **{flag: flags[flag] for flag in (*learning, "batch_size") if flag in flags},
+                    **({"tune_epochs": epochs} if epochs else {}),
+                )
+                break
+            except OutOfTime:
+                continue
+        packed = {"model": name, **self._validated(name), "seconds": time.perf_counter() - began}
+        say(f"[{self.clock.used:.0f} s] {name}: {packed['score']:.4f} on validation, packed")
+        return student.model_copy(update=packed)

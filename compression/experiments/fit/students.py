@@ -1,0 +1,149 @@
+"""The students of a fit: the kinds that are tried, their sizes before anything is trained, and their variations."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from common.config import Settings
+from common.data.tasks import Task
+from common.errors import UserError
+from compression.students.settings import StudentSettings
+from compression.students.spec import StudentSpec
+
+_WIDTHS = (
+    (1_000, 4, 4, 4),
+    (4_000, 8, 8, 8),
+    (12_000, 12, 16, 24),
+    (32_000, 32, 32, 64),
+    (100_000, 48, 64, 96),
+    (400_000, 64, 96, 128),
+)
+"""Bytes, and the widths of embedding, encoder and classifier that are tried first."""
+_BITS = 3.4
+"""Bits per weight that are assumed; the bits of each matrix are chosen to fit at the end."""
+_TOKEN_BYTES = {"bpe": 2.1, "ngrams": 1.1}
+"""Approximate bytes of a token in a packed file, besides its weights."""
+_HEADER = 260
+_FILLED = 0.97
+"""Share of the bytes that an estimate may fill."""
+FEWEST_TOKENS = 100
+_MOST_TOKENS = 60_000
+_BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15}
+_PIECES = {"embedding_type": "bpe", "bpe_source": "train"}
+_SINGLE: dict[str, dict[str, Any]] = {
+    "n-grams": {**_BAG, "embedding_type": "ngrams"},
+    "words": {**_BAG, "embedding_type": "ngrams", "ngrams": "words"},
+    "byte pairs": {**_BAG, **_PIECES},
+    "BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "word_dropout": 0.15},
+}
+_PAIRS: dict[str, dict[str, Any]] = {
+    "aligned convolution": {**_PIECES, "student_arch": "conv", "pair_encoder": "align"},
+    "aligned BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "pair_encoder": "align"},
+    "n-grams": {**_BAG, "embedding_type": "ngrams"},
+    "byte pairs": {**_BAG, **_PIECES},
+}
+"""Kinds of students for single texts and for pairs, the most promising first."""
+VARIATIONS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("more epochs", {"epochs": 2.0}),
+    ("wider", {"embedding_dim": 1.5}),
+    ("narrower", {"embedding_dim": 0.67}),
+    ("larger classifier", {"cls_hidden_dim": 1.5}),
+    ("more word dropout", {"word_dropout": 2.0}),
+    ("closer to the teacher", {"alpha": 0.4}),
+    ("more dropout", {"dropout": 2.5}),
+    ("slower", {"lr": 0.5}),
+)
+"""Changes that are tried on the best student: factors of its settings."""
+
+
+class Candidate(Settings):
+    """A student to try."""
+
+    student: str
+    """Its kind in words."""
+    flags: dict[str, Any]
+    """Its flags of compress.py."""
+    bytes: int
+    """Estimated bytes of the packed file."""
+
+
+def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
+    """Return the students to try within a size, the most promising first.
+
+    Raises UserError, with the smallest sufficient size, if no student fits.
+    """
+    dim, encoder, classifier = widths(max_bytes)
+    kinds = _PAIRS if task.pair else _SINGLE
+    fitted = []
+    for student, kind in kinds.items():
+        flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": 0.5}
+        if kind["student_arch"] != "ffn":
+            flags |= {"embedding_dim": max(4, dim // 2), "encoder_hidden_dim": encoder}
+        if kind.get("pair_encoder") == "align":
+            flags["symmetric"] = task.symmetric
+        if candidate := sized(task, student, flags, max_bytes):
+            fitted.append(candidate)
+    if not fitted:
+        flags = {**_BAG, "embedding_type": "ngrams", "embedding_dim": 4, "cls_hidden_dim": 4}
+        least = math.ceil(packed_bytes(task, {**flags, "vocab_size": FEWEST_TOKENS}) / _FILLED)
+        raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")
+    return fitted
+
+
+def variations(task: Task, best: Candidate, max_bytes: int) -> Iterator[tuple[str, Candidate]]:
+    """Yield changes of a student in words, and the changed students; those that would not fit are left out."""
+    for change, factors in VARIATIONS:
+        flags = dict(best.flags)
+        for name, factor in factors.items():
+            if name not in flags:
+                break
+            value = flags[name] * factor
+            if name in ("dropout", "word_dropout"):
+                flags[name] = round(min(0.5, value), 3)
+            elif isinstance(flags[name], int):
+                flags[name] = max(1, 4 * round(value / 4) if name.endswith("_dim") else round(value))
+            else:
+                flags[name] = float(f"{value:.4g}")
+        candidate = sized(task, best.student, flags, max_bytes)
+        if candidate is not None and candidate.flags != best.flags:
+            yield change, candidate
+
+
+def sized(task: Task, student: str, flags: dict[str, Any], max_bytes: int) -> Candidate | None:
+    """Return a student with the largest vocabulary that fits, or None if none fits."""
+
+    def size(tokens: int) -> float:
+        return packed_bytes(task, {**flags, "vocab_size": tokens})
+
+    if size(FEWEST_TOKENS) > _FILLED * max_bytes:
+        return None
+    low, high = FEWEST_TOKENS, _MOST_TOKENS
+    while low < high:  # binary search for the largest that fits
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(middle) <= _FILLED * max_bytes else (low, middle - 1)
+    return Candidate(student=student, flags={**flags, "vocab_size": low}, bytes=round(size(low)))
+
+
+def packed_bytes(task: Task, flags: dict[str, Any]) -> float:
+    """Return the estimated bytes of a student's packed file. flags: of compress.py, with --vocab-size."""
+    shape = {name: value for name, value in flags.items() if name in StudentSettings.model_fields}
+    spec = StudentSpec(flags["student_arch"], StudentSettings(**shape), task.outputs, task.pair)
+    shapes = spec.shapes()
+    weights = sum(math.prod(shapes[name]) for name in spec.matrices()) * _BITS / 8
+    vectors = sum(math.prod(shapes[name]) for name in spec.vectors()) * 2
+    tokens = flags["vocab_size"] * _TOKEN_BYTES[flags["embedding_type"]]
+    return weights + vectors + tokens + _HEADER + sum(len(label.encode()) + 1 for label in task.labels)
+
+
+def widths(max_bytes: int) -> tuple[int, ...]:
+    """Return widths of embedding, encoder and classifier for a size, interpolated between those of `_WIDTHS`."""
+    place = min(max(math.log(max_bytes), math.log(_WIDTHS[0][0])), math.log(_WIDTHS[-1][0]))
+    low, high = next(pair for pair in itertools.pairwise(_WIDTHS) if place <= math.log(pair[1][0]))
+    share = (place - math.log(low[0])) / math.log(high[0] / low[0])
+    return tuple(
+        max(4, 4 * round(math.exp((1 - share) * math.log(small) + share * math.log(large)) / 4))
+        for small, large in zip(low[1:], high[1:], strict=True)
+    )

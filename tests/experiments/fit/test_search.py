@@ -1,0 +1,104 @@
+"""The search for a student: each kind, then variations of the best, for as long as there is time."""
+
+import numpy as np
+import pytest
+
+from common.data.split import Split
+from common.data.tasks import load_task
+from common.errors import UserError
+from common.stopping import OutOfTime
+from compression.experiments.fit import search
+from compression.experiments.fit.search import Search
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.stages import Stages
+from compression.experiments.fit.state import Clock, State
+
+ROWS = Split(["a text"] * 600, None, np.zeros(600, np.int64), np.arange(600))
+
+
+class FakeClock(Clock):
+    """A clock that goes only while something is trained."""
+
+    now = 0.0
+
+    @property
+    def used(self):
+        return self.now
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """A function that searches with students of given speeds and scores. Returns the search."""
+
+    def run(epoch_seconds, score, seconds=300):
+        clock = FakeClock(tmp_path, seconds)
+        stages = Stages(FitSettings(file="f.csv"), load_task("sst-2"), clock, State(tmp_path, "id"))
+
+        def train(stage, kind, limit=None, **flags):
+            took = epoch_seconds(flags) * flags["epochs"]
+            clock.now += took if limit is None else min(took, limit)
+            monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
+            if limit is not None and took > limit:
+                raise OutOfTime
+            trained.append(flags)
+
+        trained = []
+        monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
+        monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
+        monkeypatch.setattr(stages, "run", train)
+        chosen = Search(stages, 32_000, "linear", 0.8 * seconds)
+        monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
+        monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])
+        return chosen, chosen.run(), clock
+
+    return run
+
+
+def test_every_kind_is_trained_then_the_best_is_varied(searched):
+    chosen, best, clock = searched(lambda flags: 0.1, lambda flags: 0.5 + flags["embedding_dim"] / 1000)
+    kinds = [student.candidate.student for student in chosen.trained]
+    assert len(set(kinds[:4])) == 4
+    assert best.change
+    assert best.score == max(student.score for student in chosen.trained)
+    assert clock.used <= 0.8 * 300 * 1.1
+
+
+def test_slow_students_are_left_out_and_one_is_always_trained(searched):
+    chosen, best, _ = searched(lambda flags: 100.0, lambda flags: 0.5)
+    assert best.epochs == 1
+    assert [student.candidate.student for student in chosen.trained if student.score is not None] == [
+        best.candidate.student
+    ]
+
+
+def test_a_machine_that_becomes_slower_gets_shorter_trainings(searched):
+    """The third training takes ten times as long: it is stopped, and those after it know."""
+    calls = []
+
+    def seconds(flags):
+        calls.append(flags)
+        return 0.2 if len(calls) < 3 else 2.0
+
+    chosen, _, clock = searched(seconds, lambda flags: 0.5)
+    assert clock.used <= 300
+    assert [student.note for student in chosen.trained].count("stopped: out of time") <= 2
+
+
+def test_scores_within_half_a_standard_error_are_decided_by_the_loss(searched):
+    chosen, _, _ = searched(lambda flags: 0.1, lambda flags: 0.5)
+    first, second = chosen.trained[:2]
+    chosen.trained = [
+        first.model_copy(update={"score": 0.800, "loss": 0.3}),
+        second.model_copy(update={"score": 0.801, "loss": 0.4}),
+    ]
+    assert chosen.ranked()[0].loss == 0.3
+    chosen.trained[1] = second.model_copy(update={"score": 0.9, "loss": 0.4})
+    assert chosen.ranked()[0].loss == 0.4
+
+
+def test_the_reason_is_given_if_no_student_can_be_trained(searched, monkeypatch):
+    def failing(flags):
+        raise UserError("the text has no words")
+
+    with pytest.raises(UserError, match="the text has no words"):
+        searched(failing, lambda flags: 0.5)

@@ -135,6 +135,8 @@ def _fit(settings: FitFlags, file: str) -> None:
         return
     result = fit(of_one)
     print_json(result.as_json()) if settings.json_ else print(result.text())
+    if settings.strict and result.warnings:
+        raise SystemExit(1)
 
 
 def _report(settings: QuerySettings, name: str) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 from common.data.split import load_split
 from common.data.tasks import Task, known_tasks, load_task
 from common.store.workspace import Workspace
+from common.tables import shortened
 from compression.experiments.report.results import Row
 
 _WORDS = range(4, 21)
 """Range of lengths of a text that is easy to read in a command line."""
+_CHARACTERS = 120
 
 
 def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[str]:
@@ -64,7 +66,8 @@ def example(paths: Workspace, task: Task) -> tuple[str, ...]:
     rows = list(zip(*load_split(paths, task, "validation").sentences(), strict=True))
     if task.kind.always_pairs:
         return min(rows, key=lambda row: len(row[1]))
-    return next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
+    row = next((row for row in rows if all(len(text.split()) in _WORDS for text in row)), rows[0])
+    return tuple(shortened(text, _CHARACTERS) for text in row)
 
 
 def _from_here(path: Path) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 from common.config import Settings
 from common.store.files import whole_file
-from common.tables import text_table
 from compression.experiments.commands import packed_commands
 from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
@@ -41,6 +41,8 @@ class FitResult(Settings):
     """Split -> rows."""
     metrics: dict[str, float]
     """Metrics of the packed student on the test rows."""
+    majority: float | None
+    """Share of the test rows that have the most frequent label; None if rows have no single label."""
     baselines: tuple[Baseline, ...]
     packed: str
     """The packed file in the workspace."""
@@ -69,29 +71,67 @@ class FitResult(Settings):
         """Return all fields and the commands, for JSON."""
         return {**self.model_dump(mode="json"), "commands": self.commands}
 
+    @property
+    def warnings(self) -> list[str]:
+        """Return what is wrong with the result, in sentences with what to do; --strict makes it an exit code."""
+        score, tested = self.metrics[self.metric], max(1, self.rows["test"])
+        margin = 1.96 * math.sqrt(0.25 / tested)
+        better = [one for one in self.baselines if one.metrics and one.metrics[self.metric] > score + 0.5 * margin]
+        advice = "Give more --minutes, more rows or a larger --max-bytes, or look at the labels."
+        warnings = []
+        if self.majority is not None and score <= self.majority + 0.5 * margin:
+            warnings.append(f"The result is no better than always the same label ({_percent(self.majority)}). {advice}")
+        if better:
+            best = max(better, key=lambda baseline: baseline.metrics[self.metric])
+            warnings.append(f"The result is behind {best.name} ({_percent(best.metrics[self.metric])}). {advice}")
+        return warnings
+
     def summary(self) -> list[str]:
         """Return the result in sentences, for the report."""
-        score = f"{100 * self.metrics[self.metric]:.2f}"
+        score, rows = self.metrics[self.metric], self.rows
+        interval = ""
+        if self.metric == "accuracy":
+            low, high = wilson(score, rows["test"])
+            interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
         lines = [
-            f"{self.task}: {self.rows['train']:,} rows to train on, {self.rows['validation']:,} for validation, "
-            f"{self.rows['test']:,} for test.",
+            f"{self.task}: {rows['train']:,} rows to train on, {rows['validation']:,} for validation, "
+            f"{rows['test']:,} for test.",
             *self.notes,
             f"Teacher: {self.teacher}.",
-            f"Student: {self.student}, {self.bytes:,} bytes packed; {self.metric} on test {score} "
-            f"(on validation {100 * self.validation:.2f}).",
+            f"Student: {self.student}, {self.bytes:,} bytes packed; {self.metric} on test {_percent(score)}{interval}, "
+            f"on validation {_percent(self.validation)}.",
         ]
         lines += [
-            f"{baseline.name}: {self.metric} on test {100 * baseline.metrics[self.metric]:.2f} ({baseline.details})."
+            f"{baseline.name}: {self.metric} on test {_percent(baseline.metrics[self.metric])} ({baseline.details})."
             if baseline.metrics
             else f"{baseline.name}: absent ({baseline.details})."
             for baseline in self.baselines
         ]
-        return [*lines, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
+        return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
+
+    def tried_students(self) -> str:
+        """Return the students that were tried, in their order, as a sentence."""
+        tried = [
+            f"{student.in_words} {student.note or f'{_percent(student.score)} ({student.epochs} epochs)'}"
+            for student in self.tried
+        ]
+        return f"Tried, {self.metric} on validation: {'; '.join(tried)}."
 
     def text(self) -> str:
-        """Return the result for a terminal."""
-        return "\n".join([*self.summary(), "", tried_table(self.tried, self.metric), "", *self.commands,
-                          f"report: {self.report}"])  # fmt: skip
+        """Return the result for a terminal; the report has the students that were tried."""
+        return "\n".join([*self.summary(), "", self.commands[0], self.commands[-1], f"report: {self.report}"])
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `count` rows (Wilson, 1927)."""
+    z = 1.96
+    centre, width = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    scale = 1 + z * z / count
+    return (centre - width) / scale, (centre + width) / scale
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 def write_output(packed: Path, output: Path | None) -> None:
@@ -99,20 +139,3 @@ def write_output(packed: Path, output: Path | None) -> None:
     if output is not None:
         with whole_file(output) as partial:
             shutil.copyfile(packed, partial)
-
-
-def tried_table(tried: tuple[Trained, ...], metric: str) -> str:
-    """Return the students that were trained as a table, in their order."""
-    header = ("student", "epochs", f"{metric}, validation", "bytes, about", "seconds", "")
-    body = [
-        [
-            student.in_words,
-            str(student.epochs),
-            "" if student.score is None else f"{100 * student.score:.2f}",
-            f"{student.candidate.bytes:,}",
-            f"{student.seconds:.1f}",
-            student.note,
-        ]
-        for student in tried
-    ]
-    return text_table(header, body, [False, True, True, True, True, False])

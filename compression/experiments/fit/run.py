@@ -9,10 +9,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.config import Settings
 from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
-from common.data.split import count_rows, load_split
+from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
 from common.progress import say, side_task
 from common.stopping import at_once
@@ -93,7 +95,7 @@ def run_fit(
         update={
             "jobs": stages.done.jobs,
             "labels": recorded_labels(settings.paths, labels),
-            "summary": tuple(result.summary()),
+            "summary": (*result.summary(), result.tried_students()),
         }
     )
     write_record(folder, experiment)
@@ -157,6 +159,12 @@ def in_words(contents: FileContents) -> str:
     return f"{texts}, {number} ({contents.label}: {shown})"
 
 
+def majority_share(split: Split) -> float:
+    """Return the share of the most frequent label among the labelled rows."""
+    labels = split.labels[split.labelled]
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
+
+
 def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], FitResult]:
     settings, task, clock, state = stages.settings, stages.task, stages.clock, stages.state
     paths = settings.paths
@@ -185,6 +193,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         validation=winner.score,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
         metrics=rows[0]["metrics"],
+        majority=majority_share(load_split(paths, task, "test")) if task.kind.one_class else None,
         baselines=baselines,
         packed=paths.relative(packed),
         output=paths.relative(packed),

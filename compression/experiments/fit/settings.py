@@ -18,7 +18,7 @@ _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
 _PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
-_NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force"}
+_NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
 
 
@@ -66,6 +66,8 @@ class FitFlags(WorkspaceSettings):
     """Print what the file contains and which students would be tried, and stop."""
     json_: bool = False
     """Print JSON to stdout instead of text."""
+    strict: bool = False
+    """Exit with 1 if the result is no better than always the same label, or behind a baseline."""
     force: bool = False
     """Start over, even if the experiment is finished or was stopped."""
 

@@ -116,7 +116,9 @@ class Exporter(Graph):
         pooling, parts = self.student.encoder.pooling, []
         if pooling != "max":
             total = self.node("ReduceSum", self._where(inside, vectors, 0.0), self.integers(0), keepdims=0)
-            parts.append(self.node("Div", total, self.unsqueeze(self.node("Cast", lengths, to=FLOAT), 1)))
+            count = self.node("Cast", lengths, to=FLOAT)
+            count = self.node("Sqrt", count) if pooling == "both" else count
+            parts.append(self.node("Div", total, self.unsqueeze(count, 1)))
         if pooling != "mean":
             parts.append(self.node("ReduceMax", self._where(inside, vectors, -np.inf), axes=[0], keepdims=0))
         return self.node("Concat", *parts, axis=1) if pooling == "both" else parts[0]

@@ -25,7 +25,8 @@ class Encoder:
 
 
 class Bag(Encoder):
-    """The mean of a text's vectors, their maximum, or the mean followed by the maximum. It has no states of tokens."""
+    """The mean of a text's vectors, their maximum, or both: the sum divided by the square root of their number, then the
+    maximum. It has no states of tokens."""
 
     values_at_once = 1 << 20
 
@@ -44,8 +45,10 @@ class Bag(Encoder):
                 sums[texts] += np.add.reduceat(vectors, first)
             if best is not None:
                 best[texts] = np.maximum(best[texts], np.maximum.reduceat(vectors, first))
-        mean = None if sums is None else sums / lengths[:, None].astype(np.float32)
-        return np.concatenate([pooled for pooled in (mean, best) if pooled is not None], 1)
+        if sums is not None:
+            counts = lengths[:, None].astype(np.float32)
+            sums /= np.sqrt(counts) if pooling == "both" else counts
+        return np.concatenate([pooled for pooled in (sums, best) if pooled is not None], 1)
 
 
 class Convolution(Encoder):

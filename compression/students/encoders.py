@@ -12,18 +12,24 @@ from compression.students.spec import StudentSpec
 
 
 class BagEncoder(nn.Module):
-    """The mean of a sentence's embeddings (section 6.1.4 of the thesis), their maximum, or both; it has no weights."""
+    """The mean of a sentence's embeddings (section 6.1.4 of the thesis), their maximum, or both; it has no weights.
+
+    Both: the sum divided by the square root of the number of tokens, then the maximum. A mean would grow fainter with
+    the length of a text: few of its tokens speak for a label.
+    """
 
     def __init__(self, spec: StudentSpec) -> None:
         super().__init__()
         self.pooling = spec.encoder.pooling
 
     def forward(self, vectors: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the mean or maximum over each sentence's tokens, [batch, dim], or mean and maximum, [batch, 2 dim]."""
+        """Return the mean or maximum over each sentence's tokens, [batch, dim], or both, [batch, 2 dim]."""
         if self.pooling == "max":
             return max_pool(vectors, lengths)
-        mean = (vectors * padding_mask(vectors, lengths)).sum(1) / lengths[:, None]
-        return mean if self.pooling == "mean" else torch.cat([mean, max_pool(vectors, lengths)], 1)
+        total = (vectors * padding_mask(vectors, lengths)).sum(1)
+        if self.pooling == "mean":
+            return total / lengths[:, None]
+        return torch.cat([total / lengths[:, None].sqrt(), max_pool(vectors, lengths)], 1)
 
 
 class BidirectionalEncoder(nn.Module):

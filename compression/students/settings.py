@@ -52,7 +52,8 @@ class StudentSettings(Settings):
     """Units of the classifier's hidden layer."""
     pooling: Literal[("last", *POOLINGS)] = "last"
     """Encoder output: each direction's final state (last: bilstm, gru, rnn), or the maximum over time (max: conv too);
-    of ffn the mean of the embeddings, their maximum (max), or mean and maximum (both)."""
+    of ffn the mean of the embeddings, their maximum (max), or both: their sum divided by the square root of their
+    number, and their maximum."""
     pair_encoder: Literal["compare", "align", "compose"] = "compare"
     """How pairs are read: compare encodes each text by itself; with align (bilstm, gru, conv) each token attends to the
     other text, and knows whether that has the same token; with compose a second encoder reads the output of align."""

@@ -3837,7 +3837,17 @@ static void fw__input(const fw__work *w, size_t token, float *restrict out) {
   else fw__vector_of(w, fw__token_at(w, token), out);
 }
 
-/* Write the mean of the tokens' vectors, their maximum, or both, [width]. */
+/* Return 1 / sqrt(x) for positive x: Newton's method, with a first guess from the bits of x. */
+static float fw__inverse_root(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  float root = fw__float_of(0x5F3759DFu - (bits >> 1));
+  for (int i = 0; i < 4; i++) root *= 1.5f - 0.5f * x * root * root;
+  return root;
+}
+
+/* Write the mean of the tokens' vectors, their maximum, or their sum over the root of their number and their maximum,
+ * [width]. */
 static void fw__encode_bag(fw__work *w, float *out) {
   const fw_model *m = w->m;
   float *vector = (float *)fw__room(w, m->dim, sizeof *vector);
@@ -3848,8 +3858,10 @@ static void fw__encode_bag(fw__work *w, float *out) {
     fw__vector_of(w, fw__token_at(w, t), vector);
     fw__pool(m, vector, vector, out);
   }
-  float share = (float)w->count;
-  for (uint32_t i = 0; i < m->dim && m->pooling != FW__MAXIMUM; i++) out[i] /= share;
+  float count = (float)w->count;
+  for (uint32_t i = 0; i < m->dim && m->pooling == FW__MEAN; i++) out[i] /= count;
+  float scale = fw__inverse_root(count);
+  for (uint32_t i = 0; i < m->dim && m->pooling == FW__BOTH; i++) out[i] *= scale;
 }
 
 /* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all states. */
@@ -4013,15 +4025,6 @@ static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t row
   if (layer->stride) return;
 #endif
   for (size_t row = 0; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
-}
-
-/* Return 1 / sqrt(x) for positive x: Newton's method, with a first guess from the bits of x. */
-static float fw__inverse_root(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  float root = fw__float_of(0x5F3759DFu - (bits >> 1));
-  for (int i = 0; i < 4; i++) root *= 1.5f - 0.5f * x * root * root;
-  return root;
 }
 
 /* Apply GELU in place: x times the normal cumulative distribution; erf is a quotient of polynomials, as in Eigen. */

@@ -203,6 +203,13 @@ class Kind:
         """Return how many rows (or words) have each of the task's labels, int64 [labels]; None without classes."""
         return np.bincount(labels[labels >= 0], minlength=len(task.labels))
 
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the class of each label, int64 [n], by which n-grams are chosen. labels: all known.
+
+        Raises UserError if rows have no classes.
+        """
+        raise UserError(f"--embedding-type ngrams: n-grams are chosen by labels of texts, not by {self.name}")
+
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
         """Return what the report says about labels: for each name a number, or {"rows": count, "share": share}."""
         counts = self.counts(labels, task)

@@ -19,6 +19,10 @@ class Labels(Kind):
     fits = True
     for_fairseq = True
 
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the class of each label, int64 [n]."""
+        return np.arange(len(labels)), labels
+
     def scores(
         self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
     ) -> dict[str, float]:

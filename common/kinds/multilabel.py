@@ -112,6 +112,10 @@ class Multilabel(Kind):
         """Return how many rows have each label, int64 [labels]."""
         return np.nansum(labels, 0, np.float64).astype(np.int64)
 
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the class of each label of a row, int64 [n]."""
+        return np.nonzero(labels)
+
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
         """Return the count of each label, and its share of the labelled rows."""
         counts = self.counts(labels, task)

@@ -82,6 +82,10 @@ class Numbers(Kind):
     def counts(self, labels: np.ndarray, task: Definition) -> None:
         """Return None: numbers are not classes."""
 
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the quartile of each number, int64 [n]."""
+        return np.arange(len(labels)), np.searchsorted(np.quantile(labels, (0.25, 0.5, 0.75)), labels)
+
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
         """Return the lowest, mean and highest score."""
         labels = labels[self.known(labels)]

@@ -58,6 +58,7 @@ from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
+from compression.tokenizers.ngrams import choose_ngrams
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
@@ -225,7 +226,7 @@ class Distill(Step):
     ) -> tuple[Tokenizer, StudentSettings, np.ndarray | None]:
         """Return the tokenizer, the student's settings with the vocabulary's real size, and any pre-trained vectors.
 
-        rows: all training rows, from which byte pairs are built.
+        rows: all training rows, from which byte pairs are built; n-grams are chosen by the task's own.
         """
         student, init = self.student, self.init.embedding_init
         if "general" in inputs:
@@ -236,6 +237,12 @@ class Distill(Step):
             folder = inputs["teacher"]
             # An ensemble has the vocabulary of its first member.
             tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
+            return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
+        if student.embedding_type == "ngrams":
+            train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
+            # The teacher labels the training rows of a task without labels.
+            labelled = train if train.labelled.any() else rows
+            tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens)
             return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
         if student.embedding_type != "bpe":
             return load_tokenizer(student, Path()), student, None

@@ -27,12 +27,13 @@ from compression.students.weights import Dense, matrices, replace_matrix
 
 TARGETS = {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4} | {
     "wordpiece": 0.4,
+    "ngrams": 0.4,
     "conv": 0.3,
     "transformer": 0.3,
     "recursive": 0.1,
     "gru": 0.5,
 }
-"""Sparsity of local Top-V pruning without --prune-threshold: table 6.3 of the thesis; the last five are ours."""
+"""Sparsity of local Top-V pruning without --prune-threshold: table 6.3 of the thesis; the last six are ours."""
 DEFAULT_MAGNITUDE = 0.05
 RAMP = (0.1, 0.6)
 """Shares of training at which gradual pruning starts and reaches its target."""

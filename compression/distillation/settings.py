@@ -304,6 +304,8 @@ class DistillSettings(
             raise ValueError("--pooling last: a convolution has no last state; use max")
         if self.pooling in ("mean", "both") and self.student_arch != "ffn":
             raise ValueError(f"--pooling {self.pooling} is for ffn (got {self.student_arch})")
+        if self.embedding_type == "ngrams" and self.student_arch != "ffn":
+            raise ValueError(f"--embedding-type ngrams is for ffn (got {self.student_arch})")
         if self.attends:
             how = f"--pair-encoder {self.pair_encoder}"
             if self.student_arch not in ALIGNING:

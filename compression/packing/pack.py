@@ -16,7 +16,7 @@ from compression.packing.ans import encode_stream
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
 from compression.packing.threshold import HALF
-from compression.packing.vocabulary import PackedMerges, PackedWordPieces, pack_vocabulary
+from compression.packing.vocabulary import PackedMerges, PackedNGrams, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
     ALIGN,
@@ -25,6 +25,7 @@ from compression.runtime.header import (
     HEAD_DIM,
     MARKED_WORDS,
     MOST_ALIGNED,
+    NGRAMS,
     NO_SEGMENTS,
     PAIR,
     POOL_MAX,
@@ -43,7 +44,7 @@ from compression.tokenizers import Tokenizer
 
 Encoder = tuple[Callable[[bytes], tuple[bytes, int]], list[tuple[str, float]]]
 """A function, spare bytes -> (a stream, the number of them that it carries), and each owner's bits in the stream."""
-Vocabulary = PackedMerges | PackedWordPieces | None
+Vocabulary = PackedMerges | PackedWordPieces | PackedNGrams | None
 _FIXED = 8
 """Bytes of magic, version and length."""
 _CHECKSUM = 4
@@ -134,7 +135,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     layers = SHARING * choice | COMPOSE * encoder.compose
     layers |= NO_SEGMENTS * (not encoder.segments) | HEAD_DIM * bool(encoder.head_dim)
     header.byte(ARCHS.index(spec.arch) | layers)
-    header.byte(EMBEDDINGS.index(embedding) | MARKED_WORDS * (embedding == "hash" or encoder.spans))
+    marked = MARKED_WORDS * (embedding == "hash" or encoder.spans)
+    header.byte(NGRAMS if embedding == "ngrams" else EMBEDDINGS.index(embedding) | marked)
     flags = PAIR * spec.pair | POOL_MAX * (encoder.pooling in ("max", "both"))
     flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
     kind = KINDS[config.task_kind.name]
@@ -175,7 +177,7 @@ def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> t
     counts.add("stored", [("header", _FIXED + len(opening.data))])
     counts.divide("deflate", streams.header.owners, len(header))
     encoders = [_encoder(streams.first), _encoder(streams.main)]
-    if isinstance(vocabulary, PackedMerges):
+    if isinstance(vocabulary, PackedMerges | PackedNGrams):
         encoders.insert(1, (vocabulary.encode, [("vocabulary", 1.0)]))
     counts.add("stored", [("settings", len(calibration))])
     body = bytes(opening.data) + header + calibration

@@ -2,7 +2,8 @@
 
 A sentencepiece model file takes 320 KB for 5,000 pieces, but its encoder needs only the merges and their order. A merge
 is written as the indexes of its two parts; a symbol takes fewer bits the more often it has been a part before. Word
-pieces are sorted and written without the characters that they share with the previous piece.
+pieces are sorted and written without the characters that they share with the previous piece. N-grams are written as
+their fingerprints, without their text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from compression.runtime.tokenizers.bytelevel import BYTES
 from compression.runtime.vocabulary import (
     LOWERCASE,
     MOST_BYTE_LEVEL,
+    MOST_LOW_BITS,
+    MOST_NGRAMS,
     MOST_PIECE_LENGTH,
     MOST_PIECES,
     MOST_REPLACEMENT,
@@ -31,6 +34,7 @@ from compression.tokenizers import UNKNOWN, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
+from compression.tokenizers.ngrams import NGramTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _ROUNDS = 4
@@ -166,10 +170,41 @@ class PackedWordPieces:
             before = piece
 
 
-def pack_vocabulary(tokenizer: Tokenizer) -> PackedMerges | PackedWordPieces | None:
+class PackedNGrams:
+    """Fingerprints of n-grams ready to be written. rows: for each row of the packed table, its row in the student's."""
+
+    def __init__(self, tokenizer: NGramTokenizer) -> None:
+        """Raises UserError when they cannot be packed."""
+        if not 0 < len(tokenizer.fingerprints) <= MOST_NGRAMS:
+            raise UserError(f"cannot be packed: there are no n-grams, or more than {MOST_NGRAMS:,}")
+        self._bits, self.rows = tokenizer.bits, np.arange(tokenizer.vocab_size)
+        self._gaps = np.diff(np.array(tokenizer.fingerprints, np.int64), prepend=-1) - 1
+        self._low_bits = min(
+            range(MOST_LOW_BITS + 1), key=lambda low: low * len(self._gaps) + (self._gaps >> low).sum()
+        )
+
+    def write(self, streams: Streams) -> None:
+        """Write the sizes, as the runtime's Fingerprints reads them."""
+        streams.header.byte(self._bits)
+        streams.header.byte(self._low_bits)
+        streams.header.number(len(self._gaps))
+
+    def encode(self, spare: bytes) -> tuple[bytes, int]:
+        """Return (the stream of fingerprints, 0): it carries none of the spare bytes."""
+        quotients = self._gaps >> self._low_bits
+        unary = np.ones(quotients.sum() + len(quotients), np.uint8)
+        unary[np.cumsum(quotients + 1) - 1] = 0
+        low = self._gaps[:, None] >> np.arange(self._low_bits) & 1
+        bits = np.concatenate([unary, low.ravel().astype(np.uint8)])
+        return np.packbits(bits, bitorder="little").tobytes(), 0
+
+
+def pack_vocabulary(tokenizer: Tokenizer) -> PackedMerges | PackedWordPieces | PackedNGrams | None:
     """Return a tokenizer's vocabulary, if it has one. Raises UserError when it cannot be packed."""
     if isinstance(tokenizer, BpeTokenizer):
         return PackedBytePairs(tokenizer.model)
     if isinstance(tokenizer, ByteLevelTokenizer):
         return PackedByteLevel(tokenizer)
+    if isinstance(tokenizer, NGramTokenizer):
+        return PackedNGrams(tokenizer)
     return PackedWordPieces(tokenizer) if isinstance(tokenizer, WordPieceTokenizer) else None

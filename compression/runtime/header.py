@@ -21,7 +21,8 @@ from compression.runtime.shapes import (
 from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET
-from compression.runtime.vocabulary import Vocabulary, read_word_pieces
+from compression.runtime.tokenizers.ngrams import NGrams
+from compression.runtime.vocabulary import Fingerprints, Vocabulary, read_word_pieces
 from compression.runtime.weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 16, 32, 64, 128
@@ -34,6 +35,8 @@ MOST_ALIGNED = 1 << 12
 """Most tokens of an aligned text: every pair of tokens of both texts has a score."""
 MARKED_WORDS = 4
 """Added to the embedding's index in files whose words keep their marks (see compression.runtime.words)."""
+NGRAMS = 8
+"""The embedding's byte for n-grams, whose words keep their marks too."""
 
 
 class Header:
@@ -46,8 +49,9 @@ class Header:
         if arch >= len(ARCHS) or choice >= len(SHARES):
             raise PackedError(f"a field has the unknown value {form}")
         self.arch = ARCHS[arch]
-        embedding = reader.byte(2 * MARKED_WORDS)
-        self.embedding, self.plain_words = EMBEDDINGS[embedding % MARKED_WORDS], embedding < MARKED_WORDS
+        embedding = reader.byte(NGRAMS + 1)
+        self.embedding = "ngrams" if embedding == NGRAMS else EMBEDDINGS[embedding % MARKED_WORDS]
+        self.plain_words = embedding < MARKED_WORDS
         flags = reader.byte()
         bits = flags & (BY_WORD | MULTILABEL)
         code = reader.byte() if bits == BY_WORD | MULTILABEL else None
@@ -86,8 +90,12 @@ class Header:
         self._vocabulary = Vocabulary(reader, streams) if self.embedding == "bpe" else None
         self.byte_pairs: BytePairs | ByteLevelPairs | None = None
         self.word_pieces = read_word_pieces(reader) if self.embedding == "wordpiece" else None
+        self._fingerprints = Fingerprints(reader) if self.embedding == "ngrams" else None
+        self.ngrams: NGrams | None = None
         if self.word_pieces is not None:
             self._rows = len(self.word_pieces[0])
+        elif self._fingerprints is not None:
+            self._rows = self._fingerprints.rows
         else:
             self._rows = 1 + len(ALPHABET) if self.embedding == "char" else reader.size()
         shapes = student_shapes(self.size, self._rows, self.vocab_size, classifier, self.outputs)
@@ -105,7 +113,9 @@ class Header:
             raise PackedError(
                 "a question answering model needs two labels, aligned texts or a transformer, and no symmetry"
             )
-        if not (self.plain_words or self.embedding == "hash" or size.spans):
+        if self.embedding == "ngrams" and self.arch != "ffn":
+            raise PackedError("n-grams are stored for another architecture than an FFN")
+        if not (self.plain_words or self.embedding in ("hash", "ngrams") or size.spans):
             raise PackedError("a rule for words is stored for a model that does not divide texts into words")
         if not self.outputs:
             raise PackedError("the model has no labels")
@@ -151,6 +161,8 @@ class Header:
                 raise PackedError(
                     f"the vocabulary has {self.byte_pairs.size} pieces, but the embedding has {self._rows} rows"
                 )
+        if self._fingerprints is not None:
+            self.ngrams = self._fingerprints.ngrams(reader)
         carried += decode_stream(reader, streams.main, limit)
         raw = [array for array in streams.main if array.mode == RAW]
         pool_size = sum(array.count for array in raw)

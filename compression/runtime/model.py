@@ -20,6 +20,7 @@ from compression.runtime.tokenizers.bpe import BytePairs
 from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
 from compression.runtime.tokenizers.char import Characters
 from compression.runtime.tokenizers.hash import HashedWords
+from compression.runtime.tokenizers.ngrams import NGrams
 from compression.runtime.tokenizers.wordpiece import WordPieces
 from compression.runtime.words import word_spans
 from compression.runtime.zoo import packed_file
@@ -35,7 +36,7 @@ Texts = Iterable[str] | Iterable[tuple[str, str]]
 """A list of texts, or of pairs, or any other iterable of them that is not a string, a dictionary or a table."""
 Sentences = tuple[str, ...]
 """A text, or the two texts of a pair."""
-Tokenizer = BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords
+Tokenizer = BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords | NGrams
 
 
 class Model:
@@ -194,6 +195,8 @@ def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> Tokenizer:
         return header.byte_pairs
     if header.word_pieces is not None:
         return WordPieces(*header.word_pieces)
+    if header.ngrams is not None:
+        return header.ngrams
     if header.embedding == "char":
         return Characters()
     table, importance = weights["embedding.table.weight"], weights["embedding.importance.weight"]

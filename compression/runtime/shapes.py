@@ -18,7 +18,7 @@ POOLINGS = ("mean", "max", "both")
 """What an FFN computes from a text's embeddings; a file holds the index."""
 ALIGNING = ("bilstm", "gru", "conv")
 """Architectures that can align the texts of a pair."""
-EMBEDDINGS = ("bpe", "hash", "char", "wordpiece")
+EMBEDDINGS = ("bpe", "hash", "char", "wordpiece", "ngrams")
 GATES = {
     "rnn": ("candidate",),
     "bilstm": ("input", "forget", "candidate", "output"),

@@ -1,4 +1,5 @@
-"""Vocabularies as they are stored: byte pairs as a coded list of merges, word pieces as sorted text."""
+"""Vocabularies as they are stored: byte pairs as a coded list of merges, word pieces as sorted text, n-grams as
+sorted fingerprints."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from compression.runtime.reader import PackedError, Reader
 from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, WORDS, BytePairs
 from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, BYTES, ByteLevelPairs
 from compression.runtime.tokenizers.merges import UNKNOWN
+from compression.runtime.tokenizers.ngrams import MOST_BITS, NGrams
 from compression.runtime.tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
 from compression.runtime.weights import Streams
 
@@ -23,6 +25,10 @@ MOST_REPLACEMENT = 64
 MOST_WORD_PIECES = 1 << 18
 MOST_CHARACTERS = 1 << 23
 """Characters of all word pieces together."""
+MOST_NGRAMS = 1 << 20
+MOST_LOW_BITS = 31
+MOST_NGRAM_BITS = 40
+"""Bits of the coded fingerprints, for each n-gram."""
 LOWERCASE = 1
 """Flag of word pieces: text is lower-cased, and its accents removed."""
 
@@ -38,6 +44,37 @@ def read_word_pieces(reader: Reader) -> tuple[list[str], bool]:
             raise PackedError("the word pieces are not sorted, or too long")
         pieces.append(piece)
     return pieces, lowercase
+
+
+class Fingerprints:
+    """The fingerprints of n-grams, sorted, as Rice codes of the differences between neighbours."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._bits, self._low_bits = reader.byte(MOST_BITS + 1), reader.byte(MOST_LOW_BITS + 1)
+        self._count = reader.size(MOST_NGRAMS)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the embedding's table: one for each n-gram, after that of unknown words."""
+        return 1 + self._count
+
+    def ngrams(self, reader: Reader) -> NGrams:
+        """Decode the stream of fingerprints, and return the tokenizer. Raises PackedError if it is damaged."""
+        stream = reader.rest()[: MOST_NGRAM_BITS * self._count // 8]
+        bits = np.unpackbits(np.frombuffer(stream, np.uint8), bitorder="little")
+        ends = np.flatnonzero(bits == 0)[: self._count]  # of the quotients, in unary
+        if len(ends) < self._count:
+            raise PackedError("the fingerprints of n-grams end too early, or too late")
+        start, end = int(ends[-1]) + 1, int(ends[-1]) + 1 + self._count * self._low_bits
+        if end > len(bits) or bits[end : (end + 7) // 8 * 8].any():
+            raise PackedError("the fingerprints of n-grams end too early, or too late")
+        reader.take((end + 7) // 8)
+        low = bits[start:end].reshape(self._count, self._low_bits) @ (1 << np.arange(self._low_bits))
+        quotients = np.diff(ends, prepend=-1) - 1
+        fingerprints = np.cumsum((quotients << self._low_bits) + low + 1) - 1
+        if fingerprints[-1] >> self._bits:
+            raise PackedError("a fingerprint of an n-gram is too large")
+        return NGrams(fingerprints.tolist(), self._bits)
 
 
 class Vocabulary:

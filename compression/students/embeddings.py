@@ -16,6 +16,7 @@ from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.ngrams import NGramTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 HASH_STD = 0.1
@@ -28,7 +29,7 @@ def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
         return CharTokenizer(settings.max_tokens)
     if settings.embedding_type == "hash":
         return HashTokenizer(settings.vocab_size, settings.hash_ratio, settings.max_tokens)
-    kind: type[PieceTokenizer] = BpeTokenizer
+    kind: type[PieceTokenizer] = NGramTokenizer if settings.embedding_type == "ngrams" else BpeTokenizer
     if settings.embedding_type == "wordpiece":
         kind = ByteLevelTokenizer if (folder / ByteLevelTokenizer.file).exists() else WordPieceTokenizer
     return kind.load(folder, settings.vocab_size, settings.max_tokens)
@@ -43,7 +44,7 @@ def make_embedding(spec: StudentSpec) -> nn.Module:
 
 
 class Embedding(nn.Module):
-    """A table of one vector per id: byte pairs, a teacher's pieces, characters."""
+    """A table of one vector per id: byte pairs, a teacher's pieces, n-grams, characters."""
 
     def __init__(self, rows: int, dim: int) -> None:
         super().__init__()

@@ -19,12 +19,12 @@ class StudentSettings(Settings):
     """Student: its layers and its tokenizer."""
 
     embedding_type: Literal[EMBEDDINGS] = "bpe"
-    """Tokens and their embedding: byte pairs, hashed words, characters, or the teacher's own pieces (BERT's word
-    pieces, RoBERTa's byte-level pairs)."""
+    """Tokens and their embedding: byte pairs, hashed words, characters, n-grams of words and of their letters that the
+    labels choose (ffn), or the teacher's own pieces (BERT's word pieces, RoBERTa's byte-level pairs)."""
     embedding_dim: int = pydantic.Field(25, gt=0)
     """Width of an embedding vector."""
     vocab_size: int = pydantic.Field(5000, gt=0)
-    """Byte pairs in the vocabulary, or importance rows a hash; char always has 33 rows."""
+    """Byte pairs or n-grams in the vocabulary, or importance rows a hash; char always has 33 rows."""
     hash_ratio: int = pydantic.Field(10, gt=0)
     """Importance rows for each shared vector of hash embeddings."""
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)

@@ -21,6 +21,7 @@ def models(tmp_path_factory):
         ("bpe", "bpe", "bilstm", 512),
         ("hash", "hash", "ffn", 512),
         ("char", "char", "rnn", 512),
+        ("ngrams", "ngrams", "ffn", 512),
         ("windows", "bpe", "conv", 512),
         ("wordpiece", "wordpiece", "transformer", 64),
     ):

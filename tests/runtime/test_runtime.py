@@ -23,7 +23,7 @@ def whole(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("embedding", ["hash", "char", "wordpiece"])
+@pytest.mark.parametrize("embedding", ["hash", "char", "wordpiece", "ngrams"])
 @given(text=TEXT)
 @settings(max_examples=40)
 def test_answers_are_those_of_pytorch(models, embedding, text):
@@ -32,7 +32,7 @@ def test_answers_are_those_of_pytorch(models, embedding, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "windows"])
+@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "ngrams", "windows"])
 def test_torture_in_one_batch_is_torture_one_by_one(models, name):
     model, folder = models[name]
     together = model.logits(TORTURE)

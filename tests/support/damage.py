@@ -22,6 +22,7 @@ TINY = (
     ("bilstm", "char", "affine-row", {"pair": True, "pooling": "max", "pair_encoder": "compose"}),
     ("ffn", "hash", "affine-row", {"kind": "multilabel"}),
     ("ffn", "char", "affine-row", {"pair": True, "pooling": "both"}),
+    ("ffn", "ngrams", "affine-row", {}),
 )
 """Their architecture, embedding, form of weights and other settings."""
 

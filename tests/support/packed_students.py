@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import ByteLevelBPETokenizer
 
+from common.data.split import Split
 from common.kinds.registry import KINDS
 from compression.packing import pack_student
 from compression.students.batch import EncodedRows
@@ -22,6 +23,7 @@ from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.tokenizers.bpe_model import mark_unused
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
+from compression.tokenizers.ngrams import choose_ngrams
 
 ARCHS, EMBEDDINGS = tuple(tiny.POOLINGS), ("bpe", "hash", "char", "wordpiece")
 FORMS = ("float32", "float16", "pruned", "affine-row", "affine-column", "affine-all", "ternary", "codebook",
@@ -68,6 +70,17 @@ def byte_level():
     merges = json.loads(trained.to_str())["model"]["merges"]
     tokenizer = ByteLevelTokenizer(["".join(merge) for merge in merges], (), prefix=True, max_tokens=512)
     return tokenizer.without({*range(3, 40), *range(300, 330)})
+
+
+@functools.cache
+def ngrams(vocab_size=VOCAB, max_tokens=512):
+    """N-grams chosen by the labels of the tiny sentences, among them some beyond ASCII."""
+    texts, labels = zip(*tiny.sentences(200), strict=True)
+    more = [
+        "caf\u00e9 na\u00efve \ud55c\uad6d\uc5b4 \u4e2d\u6587 \u03c3\u03c2\u03bf\u03c6\u03ce\u03c2 \U0001f600 !"
+    ] * 40
+    rows = Split([*texts, *more], None, np.array([*labels] + [1] * 40), np.arange(240))
+    return choose_ngrams(rows, vocab_size, max_tokens)
 
 
 def matrix(rng, shape, form):
@@ -147,6 +160,8 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
         (folder / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": word_pieces()}))
     if embedding == "bytelevel":
         byte_level().save(folder)
+    if embedding == "ngrams":
+        ngrams(sizes["vocab_size"], sizes["max_tokens"]).save(folder)
     about = {"pair": pair, "task_kind": kind.name, "f1": f1}
     config = {"kind": "student", "stage": "distilled", "task": "films", "labels": labels,
               **about, "arch": arch, "seed": 1, "student": sizes}  # fmt: skip

@@ -82,6 +82,7 @@ def test_every_key_of_the_student_files_is_a_setting():
         (["--quantizer", "codebook", "--granularity", "column"], "not for columns"),
         (["--bpe-model", "x"], "go together"),
         (["--alpha", "1.5"], "--alpha"),
+        (["--word-dropout", "1"], "--word-dropout"),
         (["--student-arch", "bilstn"], "--student-arch"),
         (["--student-arch", "conv", "--pooling", "last"], "--pooling last: a convolution has no last state; use max"),
         (["--student-arch", "conv", "--pooling", "mean"], "--pooling mean is for ffn \\(got conv\\)"),

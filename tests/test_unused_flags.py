@@ -65,6 +65,8 @@ def parsed(cls, words):
         (DISTILL + "--attention-loss kl", "--attention-loss has no effect without --align-attention"),
         (DISTILL + ALIGNED + "--attention-states scores", "--attention-states has no effect without --align-attention"),
         (OF_A_STUDENT + "prune --tune-epochs 2 --average-epochs 2", "--average-epochs " + WITHOUT + "distill"),
+        (OF_A_STUDENT + "prune --tune-epochs 2 --word-dropout 0.1", "--word-dropout " + WITHOUT + "distill"),
+        (PRETRAIN + "--word-dropout 0.1", "--word-dropout " + WITHOUT + "distill"),
         (PRETRAIN + "--average-epochs 2", "--average-epochs " + WITHOUT + "distill"),
         (DISTILL + "--prune-aware --average-epochs 2", "--average-epochs and --prune-aware exclude each other"),
         (

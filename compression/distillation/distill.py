@@ -66,7 +66,7 @@ from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 class Distill(Step):
     """A student, trained from its initial weights."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     task: str
     seed: int

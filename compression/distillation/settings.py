@@ -186,6 +186,9 @@ class TrainSettings(Settings):
     """Split that chooses the weights; test only to reproduce the thesis."""
     average_epochs: int = pydantic.Field(1, gt=0)
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
+    word_dropout: float = pydantic.Field(0.0, ge=0, lt=1)
+    """Share of the tokens of each batch that are replaced by the unknown token, drawn at random; of hashed words, whole
+    words. 0: none."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
 

@@ -86,10 +86,11 @@ def train_student(
     def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         """Return the loss of a part of a batch, as its share of the batch's."""
         batch = encoded.batch(indices, device)
+        read = batch.without_words(settings.word_dropout, tokenizer.unknown) if settings.word_dropout else batch
         with autocast(dtype, device):
             if aligner is None or aligner.is_over:
-                return logits_loss(student(batch), batch, indices, whole)
-            predicted, trace = student.traced(batch)
+                return logits_loss(student(read), batch, indices, whole)
+            predicted, trace = student.traced(read)
             tokens = None
             if len(indices) < len(whole):  # special tokens included: one at the start, and one after each text
                 texts = lengths[whole].reshape(len(whole), -1)

@@ -250,7 +250,11 @@ class CompressSettings(  # bases in the order of --help
             (trained, {*StudentSettings.model_fields, *widths}, both),
             (trained, ["init_from_teacher"], both),
             (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
-            (distilled, ["prune_aware", "align_first", "align_throughout", "average_epochs"], distilling),
+            (
+                distilled,
+                ["prune_aware", "align_first", "align_throughout", "average_epochs", "word_dropout"],
+                distilling,
+            ),
             (self.output_weight != 0, ["output_temperature"], "with --output-weight 0"),
             (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
             (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -30,6 +31,18 @@ class Batch:
     def sentences(self) -> tuple[Batch, ...]:
         """The sentences as separate batches: one, or two for pairs."""
         return (self,) if self.second is None else (self, self.second)
+
+    def without_words(self, share: float, unknown: Sequence[int]) -> Batch:
+        """Return the batch with a share of its tokens replaced, drawn by PyTorch's CPU generator; padding stays.
+
+        unknown: integers of the token that replaces them, [width].
+        """
+        draws = torch.rand(self.ids.shape[:2]).to(self.ids.device)
+        present = torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+        dropped = (present & (draws < share))[..., None]
+        ids = torch.where(dropped, torch.tensor(unknown, device=self.ids.device), self.ids)
+        second = None if self.second is None else self.second.without_words(share, unknown)
+        return dataclasses.replace(self, ids=ids, second=second)
 
 
 @dataclasses.dataclass(frozen=True)

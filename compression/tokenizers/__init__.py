@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ class Tokenizer:
     """Format of words that are encoded one by one: with the space, if that is a token."""
     identity: str
     """Equal for tokenizers that give the same tokens."""
+    unknown: Sequence[int] = (UNKNOWN,)
+    """The token of text that has no other."""
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return the token ids of every sentence; an empty one gets one token."""
@@ -69,7 +71,7 @@ class PieceTokenizer(Tokenizer):
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return one row per piece, width 1."""
         rows = [self.runtime.encode(sentence) for sentence in sentences]
-        return EncodedText.from_lists(rows, width=1, empty=(UNKNOWN,), max_tokens=self.max_tokens)
+        return EncodedText.from_lists(rows, width=1, empty=self.unknown, max_tokens=self.max_tokens)
 
     def without(self, rows: Collection[int]) -> PieceTokenizer:
         """Return a tokenizer without some rows; the others keep their order."""

@@ -17,6 +17,7 @@ class CharTokenizer(Tokenizer):
     """Lower-cased characters without accents. Nothing is learned or stored."""
 
     word_format = Characters.word_format
+    unknown = (OTHER,)
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
@@ -27,4 +28,4 @@ class CharTokenizer(Tokenizer):
         """Return one id per character, width 1."""
         encoded = [self._characters.encode(sentence) for sentence in sentences]
         ids = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32)[:, None]
-        return EncodedText.from_flat(ids, np.array([*map(len, encoded)], np.int64), (OTHER,), self.max_tokens)
+        return EncodedText.from_flat(ids, np.array([*map(len, encoded)], np.int64), self.unknown, self.max_tokens)

@@ -32,6 +32,7 @@ class HashTokenizer(Tokenizer):
         self.identity = f"hash {self.codes} {max_tokens}"
         if self.codes > np.iinfo(np.int32).max:
             raise UserError(f"--vocab-size {vocab_size}: too large for hash embeddings of ratio {hash_ratio}")
+        self.unknown = hash_codes([""], self.codes)[0].tolist()
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return three codes per word, width 3."""

@@ -133,3 +133,26 @@ def test_of_masked_pieces_and_pairs(workspace, masked_lm, tmp_path, pairs):
     whole = losses(1)
     for parts in (2, 5):
         assert losses(parts) == pytest.approx(whole, rel=1e-4)
+
+
+def test_dropped_words_are_read_by_the_student_in_training_alone(tmp_path, masked_lm, monkeypatch):
+    """With --word-dropout the teacher reads whole texts, and so does the student when it is validated."""
+    read: dict[str, list[int]] = {"training": [], "validating": [], "teacher": []}
+    vectors, states = Student._vectors, AlignmentTeacher.states
+
+    def of_student(student, batch):
+        read["training" if student.training else "validating"] += batch.ids.flatten().tolist()
+        return vectors(student, batch)
+
+    def of_teacher(teacher, batch, *more):
+        read["teacher"] += batch.ids.flatten().tolist()
+        return states(teacher, batch, *more)
+
+    monkeypatch.setattr(Student, "_vectors", of_student)
+    monkeypatch.setattr(AlignmentTeacher, "states", of_teacher)
+    given = {"student_arch": "transformer", "embedding_type": "wordpiece", "layers": 1, **SHAPE, "alpha": 1.0}
+    given |= {"align_last": 1.0, "aligned": load_general(str(masked_lm)), "word_dropout": 0.999}
+    losses_of(tmp_path, texts(), task_of(labels=["0", "1"]), 1, **given)
+    known = {who: np.mean(np.array(ids) != 0) for who, ids in read.items()}
+    assert known["training"] < 0.01
+    assert min(known["validating"], known["teacher"]) > 0.3

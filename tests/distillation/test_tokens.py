@@ -4,12 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common.data.split import Split
 from common.kinds.ragged import EncodedText
 from compression.distillation.token_cache import cached_tokens
+from compression.students.batch import EncodedRows
 from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.hash import HashTokenizer
 
@@ -44,6 +46,28 @@ def test_a_batch_is_its_texts_with_zeros_behind_and_parts_are_joined_in_order(fi
     for text, length, row in zip(ids, lengths, rows, strict=True):
         assert text[:length].tolist() == texts_of(encoded)[row]
         assert not text[length:].any()
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_share_of_the_words_of_a_batch_becomes_unknown(width):
+    """All numbers of a hashed word change at once; padding stays, and the same seed draws the same words."""
+    texts = [range(1, 500), range(1, 100), range(7, 8)]
+    text = EncodedText.from_lists(
+        [[[n] * width for n in text] if width > 1 else text for text in texts], width, (), 999
+    )
+    batch = EncodedRows(text, text).batch(np.arange(3), torch.device("cpu"))
+    unknown = (9999, 8888, 7777)[:width]
+    torch.manual_seed(1)
+    dropped = batch.without_words(0.3, unknown)
+    for before, after in zip(batch.sentences, dropped.sentences, strict=True):
+        changed = (after.ids != before.ids).any(2)
+        assert (after.ids[changed] == torch.tensor(unknown)).all()
+        assert not changed[before.ids[..., 0] == 0].any()
+        assert 0.2 < changed.sum() / (before.ids[..., 0] != 0).sum() < 0.4
+        assert torch.equal(after.lengths, before.lengths)
+    assert not torch.equal(dropped.ids, dropped.second.ids)
+    torch.manual_seed(1)
+    assert torch.equal(batch.without_words(0.3, unknown).ids, dropped.ids)
 
 
 SPLIT = Split(["a film", "no film"], ["good", "bad"], np.zeros(2, np.int64), np.arange(2))

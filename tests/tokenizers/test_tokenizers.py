@@ -39,6 +39,10 @@ def test_every_sentence_has_a_token_and_at_most_max_tokens_whatever_its_neighbou
     assert rows_of(tokenizer.encode(["A Film"])) == rows_of(tokenizer.encode(["a film"]))
 
 
+def test_a_text_without_tokens_is_the_unknown_token(tokenizer):
+    assert tokenizer.encode([""]).ids.tolist() == [list(tokenizer.unknown)]
+
+
 def test_saved_and_loaded_it_encodes_the_same(tokenizer, tmp_path):
     kind = type(tokenizer).__name__.removesuffix("Tokenizer").lower()
     settings = StudentSettings(embedding_type=kind, vocab_size=70 if kind == "bpe" else 60, max_tokens=8)

@@ -161,11 +161,12 @@ STUDENTS = {
     },
     "conv-hash-adadelta": {"student_arch": "conv", "embedding_type": "hash", "optimizer": "adadelta", "alpha": 0.5},
     "ffn-hash": {"student_arch": "ffn", "embedding_type": "hash"},
+    "ffn-hash-words-dropped": {"student_arch": "ffn", "embedding_type": "hash", "word_dropout": 0.2},
 }
 
 
 def student_of(workspace, kind, **given):
-    values = {"model_name": "s", **tiny.small(**STUDENTS[kind], **given)}
+    values = {"model_name": "s", **tiny.small(**STUDENTS[kind]), **given}
     return distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
 
 
@@ -173,11 +174,15 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name.endswith(".safetensors")}
 
 
+def key_of(folder):
+    return artifact_at(folder).key
+
+
 def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "history.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("kind", ["bilstm-char", "rnn-bpe-prune-aware", "conv-hash-adadelta"])
+@pytest.mark.parametrize("kind", ["bilstm-char", "rnn-bpe-prune-aware", "conv-hash-adadelta", "ffn-hash-words-dropped"])
 def test_a_stopped_distillation_ends_with_the_bytes_of_one_never_stopped(prepared, tmp_path, monkeypatch, capsys, kind):
     whole = student_of(tiny.copy_workspace(prepared, tmp_path / "whole"), kind, epochs=3)
     workspace = tiny.copy_workspace(prepared, tmp_path / "stopped")
@@ -238,6 +243,17 @@ def test_a_student_can_be_the_mean_of_its_best_epochs(workspace):
     assert same == [False, True, True]
     keys = [artifact_at(workspace / "models/sst-2" / f"s{i}").key for i in range(3)]
     assert keys[0] != keys[1] == keys[2]
+
+
+def test_dropping_words_changes_what_is_learned_and_the_key_and_none_is_the_default(workspace):
+    shares = {"none": {}, "zero": {"word_dropout": 0.0}, "some": {"word_dropout": 0.2}}
+    folders = {
+        name: student_of(workspace, "ffn-hash", only_original_data=True, epochs=1, **{"model_name": name}, **share)
+        for name, share in shares.items()
+    }
+    weights, keys = ({name: read(folder) for name, folder in folders.items()} for read in (files, key_of))
+    assert weights["none"] == weights["zero"] != weights["some"]
+    assert keys["none"] == keys["zero"] != keys["some"]
 
 
 @pytest.mark.parametrize("arch", ["bilstm", "gru", "rnn", "conv", "ffn"])

@@ -15,7 +15,7 @@ from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
 from compression.experiments.fit import state
 from compression.experiments.fit.data import TASK_FILE, read_contents
-from compression.experiments.fit.result import FitResult, write_output
+from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
 from compression.experiments.fit.table import file_identity
@@ -33,8 +33,9 @@ def fit(settings: FitSettings) -> FitResult:
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
     identity = file_identity(settings.file) + (file_identity(settings.test) if settings.test else "")
-    if settings.output is not None:
-        check_output(settings.output, "--output")
+    for max_bytes in settings.max_bytes:
+        if output := settings.output_of(max_bytes):
+            check_output(output, "--output")
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
         if task_file_of_data(settings.paths, settings.experiment) not in (None, str(folder / TASK_FILE)):
@@ -43,7 +44,9 @@ def fit(settings: FitSettings) -> FitResult:
             _start_over(settings, folder)
         kept = State(folder, identity)
         result = kept.get("result", FitResult)
-        if result is not None and not _is_there(result, settings) and not _repack(result, settings, folder):
+        if result is not None and not all(
+            _is_there(size, settings) or _repack(size, settings, folder) for size in result.sizes
+        ):
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
@@ -51,7 +54,8 @@ def fit(settings: FitSettings) -> FitResult:
             result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
-        write_output(settings.paths.root / result.packed, settings.output)
+        for size in result.sizes:
+            write_output(settings.paths.root / size.packed, settings.output_of(size.max_bytes))
         return _located(result, settings)
 
 
@@ -82,17 +86,17 @@ def _start_over(settings: FitSettings, folder: Path) -> None:
         (folder / file).unlink(missing_ok=True)
 
 
-def _repack(result: FitResult, settings: FitSettings, folder: Path) -> bool:
+def _repack(size: Packed, settings: FitSettings, folder: Path) -> bool:
     """Pack a finished fit's student again. Returns whether this gave the same file as before."""
     from compression.shrinking.chain import compress  # PyTorch loads here
 
-    packed = settings.paths.root / result.packed
+    packed = settings.paths.root / size.packed
     packed.resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
     flags = {
         "task": str(folder / TASK_FILE),
         "workspace": settings.workspace,
         "cpu": settings.cpu,
-        "load_trained_model": result.model,
+        "load_trained_model": size.model,
         "compression_actions": ("pack",),
     }
     try:
@@ -100,17 +104,31 @@ def _repack(result: FitResult, settings: FitSettings, folder: Path) -> bool:
     except UserError as error:
         say(str(error))
         return False
-    return _is_there(result, settings)
+    return _is_there(size, settings)
 
 
-def _is_there(result: FitResult, settings: FitSettings) -> bool:
-    path = settings.paths.root / result.packed
-    return path.exists() and file_sha256(path) == result.sha256
+def _is_there(size: Packed, settings: FitSettings) -> bool:
+    path = settings.paths.root / size.packed
+    return path.exists() and file_sha256(path) == size.sha256
 
 
 def _located(result: FitResult, settings: FitSettings) -> FitResult:
     """Return a result with the paths of this command's workspace and of its --output."""
-    recorded = {"packed": result.packed, "report": result.report, "scores_of": result.scores_of}
-    paths = {name: path and str(settings.paths.root / path) for name, path in recorded.items()}
-    output = paths["packed"] if settings.output is None else str(settings.output)
-    return result.model_copy(update={**paths, "file": str(settings.file), "output": output})
+    root = settings.paths.root
+    sizes = [
+        size.model_copy(
+            update={
+                "packed": str(root / size.packed),
+                "output": str(settings.output_of(size.max_bytes) or root / size.packed),
+            }
+        )
+        for size in result.sizes
+    ]
+    return result.model_copy(
+        update={
+            "sizes": tuple(sizes),
+            "report": str(root / result.report),
+            "scores_of": result.scores_of and str(root / result.scores_of),
+            "file": str(settings.file),
+        }
+    )

@@ -14,8 +14,28 @@ from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
 
 
+class Packed(Settings):
+    """The packed file of one size. In fit.json, its path in the workspace is relative to that."""
+
+    max_bytes: int
+    student: str
+    """The student that was chosen, in words."""
+    model: str
+    """Its name in the workspace."""
+    validation: float
+    """Its score on validation."""
+    metrics: dict[str, float]
+    """Its metrics on the test rows."""
+    packed: str
+    """The packed file in the workspace."""
+    output: str
+    """Path of the packed file given by --output, or the one in the workspace."""
+    bytes: int
+    sha256: str
+
+
 class FitResult(Settings):
-    """Result of a fit: the contents of the file, the students tried, and the packed file.
+    """Result of a fit: the contents of the file, the students tried, and the packed files.
 
     In fit.json, paths in the workspace are relative to it.
     """
@@ -31,25 +51,16 @@ class FitResult(Settings):
     stages: dict[str, float]
     """Stage -> seconds taken."""
     tried: tuple[Trained, ...]
-    student: str
-    """The student that was chosen, in words."""
-    model: str
-    """Its name in the workspace."""
+    sizes: tuple[Packed, ...]
+    """The packed file of each size, in the order of --max-bytes."""
+    chosen: int
+    """Place in `sizes` of the recommended one."""
     metric: str
-    validation: float
     rows: dict[str, int]
     """Split -> rows."""
-    metrics: dict[str, float]
-    """Metrics of the packed student on the test rows."""
     majority: float | None
     """Share of the test rows that have the most frequent label; None if rows have no single label."""
     baselines: tuple[Baseline, ...]
-    packed: str
-    """The packed file in the workspace."""
-    output: str
-    """Path of the packed file given by --output, or the one in the workspace."""
-    bytes: int
-    sha256: str
     seconds: float
     """Seconds taken by the whole fit."""
     minutes: float
@@ -62,14 +73,34 @@ class FitResult(Settings):
     """The task's YAML file if it is a regression; it holds the range of the scores."""
 
     @property
+    def best(self) -> Packed:
+        """The recommended packed file."""
+        return self.sizes[self.chosen]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the recommended packed file on the test rows."""
+        return self.best.metrics
+
+    @property
+    def bytes(self) -> int:
+        """Size of the recommended packed file."""
+        return self.best.bytes
+
+    @property
+    def output(self) -> str:
+        """Path of the recommended packed file."""
+        return self.best.output
+
+    @property
     def commands(self) -> list[str]:
         """Example commands that use the packed file."""
         scores_of = Path(self.scores_of) if self.scores_of else None
         return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields and the commands, for JSON."""
-        return {**self.model_dump(mode="json"), "commands": self.commands}
+        """Return all fields, those of the recommended packed file, and the commands, for JSON."""
+        return {**self.best.model_dump(mode="json"), **self.model_dump(mode="json"), "commands": self.commands}
 
     @property
     def warnings(self) -> list[str]:
@@ -88,19 +119,16 @@ class FitResult(Settings):
 
     def summary(self) -> list[str]:
         """Return the result in sentences, for the report."""
-        score, rows = self.metrics[self.metric], self.rows
-        interval = ""
-        if self.metric == "accuracy":
-            low, high = wilson(score, rows["test"])
-            interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
+        rows = self.rows
         lines = [
             f"{self.task}: {rows['train']:,} rows to train on, {rows['validation']:,} for validation, "
             f"{rows['test']:,} for test.",
             *self.notes,
             f"Teacher: {self.teacher}.",
-            f"Student: {self.student}, {self.bytes:,} bytes packed; {self.metric} on test {_percent(score)}{interval}, "
-            f"on validation {_percent(self.validation)}.",
+            *(self._in_words(size) for size in self.sizes),
         ]
+        if len(self.sizes) > 1:
+            lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
         lines += [
             f"{baseline.name}: {self.metric} on test {_percent(baseline.metrics[self.metric])} ({baseline.details})."
             if baseline.metrics
@@ -108,6 +136,16 @@ class FitResult(Settings):
             for baseline in self.baselines
         ]
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
+
+    def _in_words(self, size: Packed) -> str:
+        score, interval = size.metrics[self.metric], ""
+        if self.metric == "accuracy":
+            low, high = wilson(score, self.rows["test"])
+            interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
+        return (
+            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.metric} on test {_percent(score)}{interval}, "
+            f"on validation {_percent(size.validation)}."
+        )
 
     def tried_students(self) -> str:
         """Return the students that were tried, in their order, as a sentence."""

@@ -26,8 +26,8 @@ from compression.experiments.commands import example
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.detect import FileContents, labels_of, without_labels
-from compression.experiments.fit.result import FitResult, write_output
-from compression.experiments.fit.search import Search, Trained
+from compression.experiments.fit.result import FitResult, Packed, write_output
+from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
@@ -60,7 +60,7 @@ def describe_plan(settings: FitSettings, contents: FileContents) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder, at_once():
         opening = _open(settings, contents, Path(folder))
         task = load_task(str(Path(folder) / TASK_FILE))
-    tried = candidates(task, settings.max_bytes, dropout=0.1)
+    tried = [student for max_bytes in settings.max_bytes for student in candidates(task, max_bytes, dropout=0.1)]
     body = [
         [one.student, f"{one.flags['vocab_size']:,}", str(one.flags["embedding_dim"]), f"{one.bytes:,}"]
         for one in tried
@@ -82,7 +82,7 @@ def run_fit(
         say(line)
     experiment = ExperimentRecord(
         name=settings.experiment,
-        title=f"{settings.file.name} in {settings.max_bytes:,} bytes",
+        title=f"{settings.file.name} in {', '.join(f'{size:,}' for size in settings.max_bytes)} bytes",
         kind="chain",
         definition=settings.definition(),
     )
@@ -122,7 +122,8 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )
     task = write_task(folder, settings.experiment, contents, whole, settings.symmetric)
-    candidates(task, settings.max_bytes, dropout=0.1)  # a size that nothing fits is an error at once
+    for max_bytes in settings.max_bytes:
+        candidates(task, max_bytes, dropout=0.1)  # a size that nothing fits is an error at once
     return Opening(task=in_words(contents), notes=tuple(notes), texts=contents.texts)
 
 
@@ -173,11 +174,30 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     taught = state.decide("taught", Taught, lambda: teach(stages, train))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     end = settings.seconds - max(_END_SHARE * settings.seconds, _END_SECONDS)
-    search = Search(stages, settings.max_bytes, taught.teacher, end)
-    winner: Trained = search.run()
-    packed = paths.packed(task.name, winner.model)
-    write_output(packed, settings.output)  # before scores, baselines and the report, which may fail
-    rows = stages.run("evaluate", "evaluate", model_name=winner.model)
+    sizes, rows, tried = [], [], []
+    for number, max_bytes in enumerate(settings.max_bytes):
+        left = end - clock.used
+        search = Search(stages, max_bytes, taught.teacher, clock.used + left / (len(settings.max_bytes) - number))
+        winner = search.run()
+        tried += search.trained
+        packed = paths.packed(task.name, winner.model)
+        write_output(packed, settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail
+        rows += stages.run("evaluate", "evaluate", model_name=winner.model)
+        sizes.append(
+            Packed(
+                max_bytes=max_bytes,
+                student=winner.in_words,
+                model=winner.model,
+                validation=winner.score,
+                metrics=rows[-1]["metrics"],
+                packed=paths.relative(packed),
+                output=paths.relative(packed),
+                bytes=packed.stat().st_size,
+                sha256=file_sha256(packed),
+            )
+        )
+    best = max(size.validation for size in sizes)
+    tolerable = [size for size in sizes if size.validation >= best - settings.tolerable / 100]
     baselines = state.decide("baselines", tuple[Baseline, ...], lambda: score_baselines(stages, train))
     result = FitResult(
         name=settings.experiment,
@@ -186,19 +206,13 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         notes=opening.notes,
         teacher=taught.why,
         stages=stages.done.seconds,
-        tried=tuple(search.trained),
-        student=winner.in_words,
-        model=winner.model,
+        tried=tuple(tried),
+        sizes=tuple(sizes),
+        chosen=sizes.index(min(tolerable, key=lambda size: size.bytes)),
         metric=task.all_metrics[0],
-        validation=winner.score,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
-        metrics=rows[0]["metrics"],
         majority=majority_share(load_split(paths, task, "test")) if task.kind.one_class else None,
         baselines=baselines,
-        packed=paths.relative(packed),
-        output=paths.relative(packed),
-        bytes=packed.stat().st_size,
-        sha256=file_sha256(packed),
         seconds=round(clock.used, 1),
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),

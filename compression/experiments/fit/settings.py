@@ -1,7 +1,7 @@
 """Settings of `experiment.py fit`."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pydantic
 
@@ -45,12 +45,15 @@ class FitFlags(WorkspaceSettings):
     """The order of a pair's texts does not matter."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
-    max_bytes: int = pydantic.Field(32000, gt=0)
-    """Maximum size of the packed file, in bytes."""
+    max_bytes: tuple[pydantic.PositiveInt, ...] = (32000,)
+    """Maximum size of the packed file, in bytes; of several sizes, each gets a file."""
+    tolerable: float = pydantic.Field(1.0, ge=0)
+    """Of several sizes, the smallest is recommended whose score on validation is at most so many points below the
+    best."""
     minutes: float = pydantic.Field(15.0, gt=0)
     """Time limit of the whole fit, in minutes."""
     output: Path | None = None
-    """Packed file to write; unset: the one in the workspace only."""
+    """Packed file to write, for several sizes with {size} in its name; unset: the one in the workspace only."""
     name: str | None = None
     """Name of the experiment; unset: built from the file's name, --max-bytes and --minutes."""
     encoder: str = "minilm"
@@ -76,8 +79,19 @@ class FitFlags(WorkspaceSettings):
     def _one_character(cls, value: str | None) -> str | None:
         return checked_delimiter(value)
 
+    @pydantic.field_validator("max_bytes", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int) else value
+
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FitFlags":
+        if not self.max_bytes or len(set(self.max_bytes)) != len(self.max_bytes):
+            raise ValueError("--max-bytes takes one size, or several different ones")
+        if len(self.max_bytes) > 1 and self.output and "{size}" not in self.output.name:
+            raise ValueError(
+                f"--output {self.output}: for several sizes, give a name with {{size}}, as small-{{size}}.fwt"
+            )
         if self.separator and self.kind not in ("auto", "multilabel"):
             raise ValueError("--separator is for --kind multilabel")
         if len(self.text) > 2 or len(set(self.text)) != len(self.text):
@@ -100,12 +114,16 @@ class FitSettings(FitFlags):
         """Name of the experiment and of its task in the workspace."""
         stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.file.stem).strip("-") or "data"
         stem = stem.encode()[:_STEM_BYTES].decode(errors="ignore")
-        return self.name or f"{stem}-{self.max_bytes}-{self.minutes:g}min"
+        return self.name or f"{stem}-{'-'.join(map(str, self.max_bytes))}-{self.minutes:g}min"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are needed, if they need not be guessed; else none."""
         return (*self.text, self.label) if self.text and self.label else ()
+
+    def output_of(self, max_bytes: int) -> Path | None:
+        """Return the path of --output for a size, None without --output."""
+        return self.output and self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
 
     @property
     def seconds(self) -> float:
@@ -120,7 +138,7 @@ class FitSettings(FitFlags):
                 meaning[name] = self.paths.relative(meaning[name])
         if self.test:
             meaning["test"] = self.test.name  # its content is compared
-        return {**meaning, "max_bytes": self.max_bytes, "minutes": self.minutes}
+        return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
 
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""

@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 import torch
-from common.teachers.frozen import FrozenEncoder
 
 from common.config import Settings
 from common.data.split import Split
@@ -21,6 +20,7 @@ from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.finetune import backend
+from common.teachers.frozen import FrozenEncoder
 from common.teachers.logits import find_logits, saved_logits
 from common.teachers.settings import is_fairseq
 from common.training.metrics import main_score

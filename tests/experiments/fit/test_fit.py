@@ -21,7 +21,7 @@ from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
 from compression.experiments.fit import search
 from compression.experiments.fit.fit import fit
-from compression.experiments.fit.result import FitResult
+from compression.experiments.fit.result import FitResult, Packed
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import FUNCTIONS
 from compression.experiments.fit.table import file_identity
@@ -43,15 +43,25 @@ def settings(folder, rows, encoder, minutes=10.0, **changed):
     return FitSettings(file=folder / "reviews.csv", **{**usual, **changed})
 
 
-def finished_result(given):
+def finished_result(settings):
     """A result whose packed file is not there."""
-    words = dict.fromkeys(("task", "teacher", "student", "report", "sha256"), "")
-    numbers = dict.fromkeys(("validation", "bytes", "seconds", "minutes"), 0)
+    packed = str(settings.workspace / "packed" / settings.experiment / "ffn-6000.fwt")
+    size = Packed(
+        max_bytes=6000,
+        student="words",
+        model="ffn-6000",
+        validation=0.5,
+        metrics={},
+        packed=packed,
+        output=packed,
+        bytes=0,
+        sha256="",
+    )
+    words = dict.fromkeys(("task", "teacher", "report"), "")
     several = {"notes": (), "tried": (), "baselines": (), "texts": (), "example": ()}
-    tables = {"stages": {}, "rows": {}, "metrics": {}}
-    packed = str(given.workspace / "packed" / given.experiment / "ffn-6000.fwt")
-    names = {"name": given.experiment, "file": str(given.file), "model": "ffn-6000", "metric": "accuracy"}
-    return FitResult(**words, **numbers, **several, **tables, **names, packed=packed, output=packed)
+    numbers = {"seconds": 0, "minutes": 0, "chosen": 0, "majority": None, "stages": {}, "rows": {}}
+    names = {"name": settings.experiment, "file": str(settings.file), "metric": "accuracy"}
+    return FitResult(sizes=(size,), **words, **several, **numbers, **names)
 
 
 @pytest.mark.slow

@@ -242,7 +242,7 @@ class Distill(Step):
             train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
             # The teacher labels the training rows of a task without labels.
             labelled = train if train.labelled.any() else rows
-            tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens)
+            tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams == "words")
             return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
         if student.embedding_type != "bpe":
             return load_tokenizer(student, Path()), student, None

@@ -33,7 +33,7 @@ from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
 from compression.runtime.tokenizers.char import ALPHABET, Characters
 from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes
 from compression.runtime.tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
-from compression.runtime.tokenizers.ngrams import NGrams, fingerprint_bits, fingerprint_of, parts_of
+from compression.runtime.tokenizers.ngrams import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
 from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from compression.runtime.tokenizers.wordpiece import WordPieces
 from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL

@@ -25,7 +25,7 @@ class Encoder:
 
 
 class Bag(Encoder):
-    """The mean of a text's vectors, their maximum, or both: the sum divided by the square root of their number, then the
+    """The mean of a text's vectors, their maximum, or both: their sum divided by the root of their number, and their
     maximum. It has no states of tokens."""
 
     values_at_once = 1 << 20

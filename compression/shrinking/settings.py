@@ -218,6 +218,7 @@ class CompressSettings(  # bases in the order of --help
             (self.student_arch == "recursive", ["iterations"], arch),
             (self.student_arch in TRANSFORMERS, _OF_TRANSFORMERS, arch),
             (self.embedding_type == "hash", ["hash_ratio"], embedding),
+            (self.embedding_type == "ngrams", ["ngrams"], embedding),
             (self.embedding_type in ("bpe", "hash", "ngrams"), ["vocab_size"], embedding),
             (self.embedding_type == "bpe", ["bpe_source", "bpe_model", "bpe_vectors"], embedding),
             (not self.start_from, ["init_from_teacher"], "with --start-from, which replaces the same weights"),

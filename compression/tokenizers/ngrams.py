@@ -15,12 +15,14 @@ from common.data.split import Split
 from common.errors import UserError
 from common.progress import say
 from common.store.files import read_json, write_json
-from compression.runtime import NGrams, fingerprint_bits, fingerprint_of, parts_of
+from compression.runtime import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
 from compression.runtime.words import split_words
 from compression.tokenizers import UNKNOWN, PieceTokenizer
 
 _ITEMS_AT_ONCE = 200_000
 """Words of rows whose n-grams are counted at once: these take about 50 MB."""
+_SPARE_BITS_OF_WORDS = 10
+"""Spare bits of a fingerprint if words alone are chosen: few of the pairs and parts, all unknown, should match one."""
 
 
 class NGramTokenizer(PieceTokenizer):
@@ -65,14 +67,14 @@ class NGramTokenizer(PieceTokenizer):
         return NGramTokenizer(kept, self.bits, self.max_tokens)
 
 
-def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int) -> NGramTokenizer:
+def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: bool = False) -> NGramTokenizer:
     """Return the n-grams whose rows differ most from all rows in their classes, by chi-squared.
 
     An n-gram on N rows, M of them of a class with a share s of all rows, has the sum over classes of (M - E)^2 / (E +
     0.5) with E = N s. Rows without a label are not used; numbers are divided into four classes, at their quartiles.
     N-grams of one row alone are used only if there are too few others. Of equal ones, the first in alphabetical order
-    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words. Raises UserError if no row has a
-    label, or if there are no words.
+    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words; only_words: choose no pairs and
+    no parts of words. Raises UserError if no row has a label, or if there are no words.
     """
     if vocab_size < 2:
         raise UserError(f"--vocab-size {vocab_size}: n-grams need at least 2, one of them for unknown words")
@@ -96,22 +98,28 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int) -> NGramTokeniz
             return ngrams[index]
         return " ".join(words[word] for word in divmod(int(neighbours[index - len(ngrams)]), len(words)))
 
-    candidates = np.flatnonzero(on_rows > 1)
+    is_candidate = np.ones(len(scores), bool)
+    if only_words:
+        is_candidate[: len(ngrams)] = [not ngram.startswith("#") or ngram == "#" for ngram in ngrams]
+        is_candidate[len(ngrams) :] = False
+    candidates = np.flatnonzero(is_candidate & (on_rows > 1))
     if len(candidates) < vocab_size - 1:
-        candidates = np.arange(len(scores))
+        candidates = np.flatnonzero(is_candidate)
     best = _at_least(scores, candidates, 2 * vocab_size)  # some have the fingerprint of a better one
     ranked = [text for _, text in sorted((-scores[index], text_of_ngram(index)) for index in best)]
-    return _with_different_fingerprints(ranked, vocab_size - 1, max_tokens)
+    return _with_different_fingerprints(
+        ranked, vocab_size - 1, max_tokens, _SPARE_BITS_OF_WORDS if only_words else SPARE_BITS
+    )
 
 
-def _with_different_fingerprints(ranked: Sequence[str], most: int, max_tokens: int) -> NGramTokenizer:
+def _with_different_fingerprints(ranked: Sequence[str], most: int, max_tokens: int, spare_bits: int) -> NGramTokenizer:
     """Return the first n-grams, at most `most`, without those that have the fingerprint of an earlier one."""
     if not ranked:
         raise UserError("--embedding-type ngrams: the training rows have no words")
     count, chosen = 0, dict.fromkeys(range(min(most, len(ranked))), "")
     while len(chosen) != count:  # fewer n-grams have shorter fingerprints, of which more are equal
         count = len(chosen)
-        bits, chosen = fingerprint_bits(count), {}
+        bits, chosen = fingerprint_bits(count, spare_bits), {}
         for ngram in ranked:
             chosen.setdefault(fingerprint_of(ngram, bits), ngram)
             if len(chosen) == count:

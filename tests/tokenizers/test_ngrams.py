@@ -221,3 +221,12 @@ def test_a_student_of_ngrams_is_trained_pruned_quantized_and_packed(workspace):
     texts = [text for text, _ in tiny.sentences(20)]
     packed = load_packed(settings.paths.packed("sst-2", folder.name)).logits(texts)
     assert np.allclose(packed, torch_logits(folder, texts), atol=1e-4)
+
+
+def test_words_alone_have_longer_fingerprints_so_that_few_parts_match():
+    texts = [f"common word{number % 90} strange{number % 7}" for number in range(400)]
+    rows = Split(texts, None, np.arange(400) % 7, np.arange(400))
+    tokenizer = choose_ngrams(rows, 60, 512, only_words=True)
+    assert not [ngram for ngram in tokenizer.pieces[1:] if ngram.startswith("#") or " " in ngram]
+    assert {f"strange{number}" for number in range(7)} <= set(tokenizer.pieces)
+    assert tokenizer.bits > choose_ngrams(rows, 60, 512).bits

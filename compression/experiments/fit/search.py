@@ -163,7 +163,7 @@ class Search:
             return student.model_copy(update={"note": "no time left"})
         began = time.perf_counter()
         try:
-            with threads(1 if candidate.flags["student_arch"] == "ffn" else None):
+            with threads(1):  # of small students, each operation is too short for several
                 self.stages.run(
                     "students",
                     "compress",

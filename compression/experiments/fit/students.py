@@ -29,6 +29,7 @@ _TOKEN_BYTES = {"bpe": 2.1, "ngrams": 1.1}
 _HEADER = 260
 _FILLED = 0.97
 """Share of the bytes that an estimate may fill."""
+_NARROWEST = 4
 FEWEST_TOKENS = 100
 _MOST_TOKENS = 60_000
 _BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15}
@@ -76,18 +77,22 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
     Raises UserError, with the smallest sufficient size, if no student fits.
     """
     dim, encoder, classifier = widths(max_bytes)
-    kinds = _PAIRS if task.pair else _SINGLE
     fitted = []
-    for student, kind in kinds.items():
+    for student, kind in (_PAIRS if task.pair else _SINGLE).items():
         flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": 0.5}
         if kind["student_arch"] != "ffn":
             flags |= {"embedding_dim": max(4, dim // 2), "encoder_hidden_dim": encoder}
         if kind.get("pair_encoder") == "align":
             flags["symmetric"] = task.symmetric
-        if candidate := sized(task, student, flags, max_bytes):
+        candidate = sized(task, student, flags, max_bytes)
+        while candidate is None and flags["cls_hidden_dim"] > _NARROWEST:  # many labels take much of a small file
+            halves = {name: max(_NARROWEST, flags[name] // 2) for name in flags if name.endswith("_dim")}
+            flags |= halves
+            candidate = sized(task, student, flags, max_bytes)
+        if candidate is not None:
             fitted.append(candidate)
     if not fitted:
-        flags = {**_BAG, "embedding_type": "ngrams", "embedding_dim": 4, "cls_hidden_dim": 4}
+        flags = {**_BAG, "embedding_type": "ngrams", "embedding_dim": _NARROWEST, "cls_hidden_dim": _NARROWEST}
         least = math.ceil(packed_bytes(task, {**flags, "vocab_size": FEWEST_TOKENS}) / _FILLED)
         raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")
     return fitted

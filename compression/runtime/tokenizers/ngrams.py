@@ -19,9 +19,9 @@ fingerprint of a chosen one."""
 MOST_BITS = 32
 
 
-def fingerprint_bits(count: int) -> int:
+def fingerprint_bits(count: int, spare: int = SPARE_BITS) -> int:
     """Return the bits of a fingerprint in a vocabulary of so many n-grams."""
-    return min(MOST_BITS, SPARE_BITS + (count - 1).bit_length())
+    return min(MOST_BITS, spare + (count - 1).bit_length())
 
 
 def fingerprint_of(ngram: str, bits: int) -> int:

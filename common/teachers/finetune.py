@@ -24,7 +24,9 @@ from common.teachers.ensemble import Ensemble
 from common.teachers.fairseq import training as fairseq_training
 from common.teachers.guided import draw_rows, learning_inputs, split_file, with_answers
 from common.teachers.huggingface import training as huggingface_training
-from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
+from common.teachers.linear import check_kind
+from common.teachers.linear_step import Frozen, Linear
+from common.teachers.settings import LINEAR, FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.distillation_losses import check_loss
 from common.training.models import tasks_seen
@@ -114,12 +116,27 @@ def finetune(settings: FinetuneSettings) -> Path:
         return adopt(settings, task)
     if settings.ensemble:
         return Ensemble(task=task, members=settings.ensemble).make(settings, settings.ensemble_name)
+    if settings.is_linear:
+        check_kind(task)
+        return Linear(task=task, seed=settings.seed).make(settings, settings.model_name or LINEAR)
     if not task.kind.for_fairseq and is_fairseq(settings.arch):
         raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
     if settings.max_updates is not None and not is_fairseq(settings.arch):
         raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
     source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     check_no_overlap(tasks_seen(settings.arch), task, settings.paths)
+    if settings.frozen:
+        check_kind(task)
+        frozen = Frozen(
+            task=task,
+            arch=f"{arch}-frozen",
+            seed=settings.seed,
+            max_tokens=settings.max_tokens,
+            precision=settings.arithmetic,
+            source=source,
+            encoder=settings.encoder,
+        )
+        return frozen.make(settings, settings.model_name or frozen.arch)
     step: type[Finetune] = FairseqFinetune if is_fairseq(settings.arch) else Finetune
     finetuned = step(
         task=task,

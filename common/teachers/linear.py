@@ -25,6 +25,7 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import cpu_cores
 from common.errors import UserError
+from common.kinds.base import Kind
 from common.progress import Advance, nothing
 from common.seeds import derive
 from common.stopping import check
@@ -33,7 +34,6 @@ from compression.runtime.words import split_words
 
 PASSES = 10
 """Passes of SAGA over the rows. On the sets of docs/results.md, more change the accuracy by less than 0.3 points."""
-FOLDS = 4
 _ABSENT = -20.0
 """Logit of a class that is not among the rows of a fold."""
 
@@ -115,6 +115,14 @@ class TfIdf:
         self.counters: list[_Words | _Characters] = [_Words(), _Characters()] if characters else [_Words()]
         self.idf: list[np.ndarray] = []
 
+    @classmethod
+    def restored(cls, terms: Sequence[Sequence[str]], idf: Sequence[np.ndarray]) -> TfIdf:
+        """Return features that were fitted before. terms: those of each counter; idf: float32 [terms] each."""
+        features = cls()
+        features.counters = [counter(some) for counter, some in zip((_Words, _Characters), terms, strict=False)]
+        features.idf = list(idf)
+        return features
+
     def fit(self, train: Split) -> csr_matrix:
         """Count the words of train; return its features. Raises UserError if there are no words."""
         texts = [text for column in train.sentences() for text in column]
@@ -183,14 +191,14 @@ class Head:
 class LinearTeacher:
     """Features and a head: a `Teacher` without hidden states."""
 
-    task: Task
+    kind: Kind
     features: Features
     head: Head
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return float32 [n, outputs]: log-probabilities of labels; with several labels a row, the logits of each; for
         numbers, the number scaled to [0, 1]."""
-        return normalised(self.task, self.head(self.features(split, advance)))
+        return normalised(self.kind, self.head(self.features(split, advance)))
 
     def states(self, split: Split) -> Any:
         """Raise UserError: a linear model has no hidden states."""
@@ -198,7 +206,7 @@ class LinearTeacher:
 
 
 def cross_fitted(
-    task: Task, train: Split, features: Features, folds: int = FOLDS, seed: int = 0, passes: int = PASSES
+    task: Task, train: Split, features: Features, folds: int = 4, seed: int = 0, passes: int = PASSES
 ) -> tuple[np.ndarray, LinearTeacher]:
     """Return calibrated out-of-fold logits of train, float32 [n, outputs], and the teacher of all its rows.
 
@@ -232,7 +240,7 @@ def cross_fitted(
     head = head.scaled(temperature)
     unlabelled = np.flatnonzero(~train.labelled)
     out_of_fold[unlabelled] = head(matrix[unlabelled])
-    return normalised(task, out_of_fold), LinearTeacher(task, features, head)
+    return normalised(task.kind, out_of_fold), LinearTeacher(task.kind, features, head)
 
 
 def fitted(
@@ -248,7 +256,7 @@ def fitted(
         head = fit_head(task, features.fit(learned), learned.labels, features.strength, seed, passes)
     if len(held_out):
         head = head.scaled(temperature_of(task, head(features(held_out)), held_out.labels))
-    return LinearTeacher(task, features, head)
+    return LinearTeacher(task.kind, features, head)
 
 
 def check_kind(task: Task) -> None:
@@ -324,6 +332,6 @@ def temperature_of(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
     return fit_temperature(logits, labels, task.kind.independent) if task.kind.has_probabilities else 1.0
 
 
-def normalised(task: Task, logits: np.ndarray) -> np.ndarray:
+def normalised(kind: Kind, logits: np.ndarray) -> np.ndarray:
     """Return log-probabilities if a row has one of several labels, so that the mean of several teachers is of these."""
-    return log_softmax(logits, axis=1) if task.kind.one_class else logits
+    return log_softmax(logits, axis=1) if kind.one_class else logits

@@ -11,8 +11,9 @@ from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
 from common.teachers.fairseq.sources import model_files
 from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
+from common.teachers.linear_step import load_linear
 from common.teachers.settings import is_fairseq
-from common.training.models import check_runs, members_of
+from common.training.models import check_runs, is_linear, members_of
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
@@ -23,6 +24,8 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
     check_runs(folder)
     if members := members_of(folder):
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
+    if is_linear(folder):
+        return load_linear(folder, device, dtype)
     if (folder / "fairseq").is_dir():
         return FairseqTeacher.load(folder, device, dtype)
     return load_teacher_of_any(folder, device, dtype)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from common.data.split import PROCESSED, Split, file_name, find_rows, is_augmented, read_table
+from common.data.split import PROCESSED, Split, file_name, find_rows, is_augmented, read_split, read_table
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
@@ -18,13 +18,16 @@ from common.kinds.ragged import from_lists, to_lists
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
+from common.stopping import at_once
 from common.store.artifact import Artifact, artifact_at, find, folder_of, points_to, read_manifest
 from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
-from common.training.models import check_members, find_model, read_config
+from common.training.models import check_members, find_model, is_linear, read_config
 
 LOGITS_FILE = "logits.parquet"
+FOLDS = 4
+"""Folds of train for the logits of linear teachers."""
 _PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
 
 
@@ -97,6 +100,24 @@ class Logits(LogitsStep):
         return {"teacher": context.names["teacher"]}
 
 
+class CrossFittedLogits(Logits):
+    """A linear teacher's logits over train, each row's by a model of the rows of the other folds."""
+
+    folds: int
+
+    def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
+        """Fit a model to each choice of all folds but one."""
+        from common.teachers.linear import cross_fitted
+        from common.teachers.load import load_teacher  # loads PyTorch, which listings of scores do not need
+
+        device, seed = pick_device(context.cpu), read_config(inputs["teacher"]).seed
+        teacher = load_teacher(inputs["teacher"], device, pick_dtype(self.precision, device))
+        with at_once():
+            logits, _ = cross_fitted(self.task, read_split(inputs["rows"], ""), teacher.features, self.folds, seed)
+        pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
+        return {"teacher": context.names["teacher"]}
+
+
 class MeanLogits(LogitsStep):
     """The logits of an ensemble: the mean of its members'."""
 
@@ -124,12 +145,14 @@ def generate(
     launcher: Launcher | None = None,
     cpu: bool = False,
     force: bool = False,
+    folds: int | None = None,
 ) -> Path:
     """Build a teacher's logits over some rows, for an ensemble after those of its members. Returns their file.
 
     The logits of an imported teacher must exist.
 
-    rows: a name as given to --generate-loss; precision: auto selects that of existing logits, finished or not, or else
+    rows: a name as given to --generate-loss; folds: over train, number of models of a linear teacher (unset: FOLDS),
+    each of the other folds' rows; precision: auto selects that of existing logits, finished or not, or else
     the best of this machine, so that a file never has rows of two precisions. Raises UserError if teacher or rows are
     missing.
     """
@@ -138,13 +161,15 @@ def generate(
     if config.imported:
         return find_logits(paths, task, config.name, rows).path
     for member in config.members:
-        generate(paths, task, member, rows, precision, launcher, cpu, force)
+        generate(paths, task, member, rows, precision, launcher, cpu, force, folds)
     store, alias = Store(paths.root), paths.logits(task.name, config.name, rows)
     if config.members:
         step: Step = MeanLogits(task=task, names=(config.name, rows))
     else:
         kind = "augmented" if is_augmented(task, rows) else rows
         step = Logits(task=task, names=(teacher, rows), rows=kind, launcher=launcher or Launcher(), precision=precision)
+        if rows == "train" and is_linear(find_model(paths, task, teacher)[0]):
+            step = CrossFittedLogits(**dict(step), folds=folds or FOLDS)
         if precision == "auto":
             precision = _saved_precision(store, step, alias) or best_precision(pick_device(cpu))
             step = step.model_copy(update={"precision": precision})

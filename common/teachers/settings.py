@@ -13,6 +13,8 @@ from common.teachers.packages import MPNET
 from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
 
+LINEAR = "linear"
+"""--arch of a linear model on tf-idf."""
 FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 
 
@@ -84,7 +86,11 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
 
     arch: str = "minilm"
     """Encoder to start from: minilm or mpnet (packaged), roberta_base, roberta_large or a folder (fairseq), or the name
-    or folder of any Hugging Face encoder. configs/teachers has mpnet's and RoBERTa's defaults."""
+    or folder of any Hugging Face encoder. configs/teachers has mpnet's and RoBERTa's defaults. linear: no encoder, but
+    logistic regression (for numbers ridge regression) on tf-idf of words and characters, which takes seconds."""
+    frozen: bool = False
+    """Do not train the encoder: fit logistic (or ridge) regression to its vectors of the texts, which are cached. The
+    unset name of the teacher ends in -frozen."""
     as_is: bool = False
     """Import --arch without training: a classifier that is already fine-tuned for the task's labels. It may also be
     TASK/NAME, a teacher in the workspace."""
@@ -104,6 +110,12 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--adapters need training, but --as-is and --ensemble do not train")
         if self.adapters and is_fairseq(self.arch):
             raise ValueError("--adapters work in Hugging Face encoders, not in fairseq's RoBERTa")
+        if self.frozen and (self.as_is or self.ensemble or self.adapters or self.teacher):
+            raise ValueError("--frozen learns from labels alone: without --as-is, --ensemble, --adapters, --teacher")
+        if self.frozen and (self.is_linear or is_fairseq(self.arch)):
+            raise ValueError(f"--frozen is for Hugging Face encoders, not for --arch {self.arch}")
+        if self.is_linear and (self.as_is or self.adapters or self.teacher):
+            raise ValueError("--arch linear learns from labels alone: without --as-is, --adapters, --teacher")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.teacher and is_fairseq(self.arch):
@@ -124,7 +136,14 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
             (not self.as_is, {*training, "seed", "cpu"} - {"max_tokens"}, "with --as-is: nothing is trained"),
             (not self.ensemble, {*training, "arch", "seed", "cpu"}, "with --ensemble: nothing is trained"),
+            (not self.is_linear, {*training, "cpu"}, "with --arch linear"),
+            (not self.frozen, training - {"max_tokens", "precision", "fp16"}, "with --frozen"),
         )
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether a linear model on tf-idf is asked for."""
+        return self.arch == LINEAR and not self.ensemble
 
     @property
     def encoder(self) -> str:

@@ -23,7 +23,9 @@ NAMES_SHOWN = 8
 """How many models a message about a missing one lists, the most similar names first."""
 GENERAL = "general"
 """Stands in for a task: students pretrained on plain text, from which students of any task can start."""
-SUBFOLDERS = ("huggingface", "fairseq")
+LINEAR_FOLDER = "linear"
+"""Folder of the files of a linear teacher."""
+SUBFOLDERS = ("huggingface", "fairseq", LINEAR_FOLDER)
 """Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
 
 
@@ -250,6 +252,11 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
 def encoder_path(paths: Workspace, encoder: str) -> str:
     """Return a recorded encoder as a value of --arch: a folder's path, or a name."""
     return str(paths.root / encoder) if encoder.startswith("./") else encoder
+
+
+def is_linear(folder: Path) -> bool:
+    """Return whether a model is a linear teacher, on tf-idf or on vectors of a frozen encoder."""
+    return (folder / LINEAR_FOLDER).is_dir()
 
 
 def is_apart(folder: Path) -> bool:

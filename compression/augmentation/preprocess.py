@@ -11,7 +11,7 @@ from common.store.store import Store
 from common.teachers.imported import import_logits
 from common.teachers.logits import generate
 from common.teachers.logits_file import write_logits
-from common.training.models import find_model, only_teacher
+from common.training.models import find_model, is_linear, only_teacher
 from compression.augmentation.label_shift import say_label_table
 from compression.augmentation.settings import PreprocessSettings
 
@@ -53,9 +53,22 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
 def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: str, name: str) -> int:
     """Build the teacher's logits for some rows, or find imported ones. Returns the number of rows."""
     _, config = find_model(paths, task, teacher, settings.teacher_arch)
+    members = config.members or [config.name]
     if config.kind != "teacher":
         raise UserError(f"{teacher} is a student; logits come from a teacher")
-    target = generate(paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force)
+    if settings.folds and not any(is_linear(paths.model(task.models_task, member)) for member in members):
+        raise UserError(f"--folds is for linear and frozen teachers; {teacher} is fine-tuned on all rows of train")
+    target = generate(
+        paths,
+        task,
+        teacher,
+        name,
+        settings.precision,
+        settings.launch,
+        settings.cpu,
+        settings.force,
+        settings.folds,
+    )
     if is_augmented(task, name) and task.kind.has_classes:
         say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))
     return count_rows(target)

@@ -101,6 +101,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     of augmented rows, validation, a test split."""
     model_name: str | None = None
     """Teacher for --generate-loss, unset: the task's only one; and for --augment, see --masked-lm."""
+    folds: int | None = pydantic.Field(None, gt=1)
+    """With --generate-loss processed, of a teacher of finetune.py --arch linear or --frozen (or an ensemble with one):
+    divide train into this many folds, and compute each row's logits by a model of the other folds' rows. Unset: 4."""
     logits_from: Path | None = None
     """With --generate-loss: import the logits from this file, under the new name --model-name. A CSV, TSV, JSONL or
     Parquet file with any model's logits, probabilities or labels for the texts, or a file that --logits-to wrote.
@@ -146,6 +149,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             (augments or self.glue_preprocess or not reads, ["seed"], "with --generate-loss alone"),
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),
             (not self.logits_from, ["teacher_arch"], "with --logits-from"),
+            (runs and {"processed", "train"} & set(self.generate_loss), ["folds"], "without --generate-loss processed"),
             (reads, ["logits_from", "logits_to"], "without --generate-loss"),
             (
                 self.glue_preprocess or self.augment == "tasks" or not (augments or reads),

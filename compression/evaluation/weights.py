@@ -64,12 +64,13 @@ def part_of(name: str, kind: Kind) -> str:
 
 
 def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return name -> tensor of a model's weights file; adapters are returned together with the model they adapt.
+    """Return name -> tensor of a model's weights file; adapters, and the head of a frozen
+    encoder, are returned together with the encoder.
 
     Raises UserError if a file is missing or damaged, or if the model that adapters belong to is missing or has changed.
     """
     if weights_file(folder).name == ADAPTERS_FILE:
-        return load_teacher(folder, torch.device("cpu"), torch.float32).model.state_dict()
+        return load_teacher(folder, torch.device("cpu"), torch.float32).tensors()
     return load_weights(folder)
 
 

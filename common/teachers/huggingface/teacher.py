@@ -135,6 +135,10 @@ class HuggingFaceTeacher:
             raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
         (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
 
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors of encoder, adapters and head."""
+        return self.model.state_dict()
+
     def encode(self, split: Split) -> EncodedText:
         """Return word pieces and segment ids of every row; a pair is one sequence."""
         tokens = self.tokenizer(

@@ -82,6 +82,16 @@ class Store(Workspace):
                 self._point(alias, self._link(key) / file)
         return Artifact(key, alias or self._link(key), alias.name if alias else "")
 
+    def unfinished(self, step: Step) -> Path:
+        """Return the folder with the state of a step's unfinished build, if there is one."""
+        return self._work(step.key(step.inputs(self)))
+
+    def continue_as(self, stopped: Step, step: Step) -> None:
+        """Let a step's build continue from the state of another one's, which is the same up to there."""
+        if (state := self.unfinished(stopped)).is_dir():
+            discard(target := self.unfinished(step))
+            state.rename(target)
+
     def _link(self, key: str) -> Path:
         return self.root / "store" / key
 

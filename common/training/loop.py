@@ -24,6 +24,8 @@ from common.stopping import asked, check
 from common.tracking import log_metric
 from common.training.checkpoint import load_tensors, optimizer_tensors, restore_optimizer, save_tensors
 
+STATE_FILE = "state.safetensors"
+"""Name of a run's state file in the folder of its unfinished artifact."""
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 STEPS_BETWEEN_LOSSES = 50
 """The logged training loss is a mean over this many steps."""
@@ -66,8 +68,6 @@ class Run:
     seed: int
     state_file: Path
     """File of the run's state at its last checkpoint, from which it resumes."""
-    fingerprint: str
-    """Identity of settings and inputs: the state of another run is not resumed."""
     schedule: Callable[[float], float] = lambda progress: 1.0
     """Progress in [0, 1] -> factor of the learning rate."""
     parts: int = 1
@@ -79,6 +79,8 @@ class Run:
     figures: Callable[[], dict[str, float]] = dict
     """Further figures of the last validation, for the record of the epoch."""
     callbacks: Sequence[Callback] = ()
+    stop_after: int | None = None
+    """Stop after this many epochs, in the middle of the schedule; None: train for all of them."""
     kept: int = 1
     """Number of epochs with the best scores whose weights are averaged; 1: the weights of the best epoch."""
     label: str = "training"
@@ -133,7 +135,7 @@ def _fit(run: Run) -> list[dict[str, Any]]:
     for callback in run.callbacks:
         callback.start(extra)
     base_rates = [group["lr"] for group in run.optimizer.param_groups]
-    while state.epoch < run.epochs and state.epoch - state.best_epoch <= run.patience:
+    while state.epoch < (run.stop_after or run.epochs) and state.epoch - state.best_epoch <= run.patience:
         _train_epoch(run, state, best, base_rates)
         try:
             score = run.validate()
@@ -255,8 +257,8 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
     }
     # Copies, because safetensors refuses tensors that share memory.
     tensors = {f"{g}.{name}": t.detach().cpu().clone() for g, group in groups.items() for name, t in group.items()}
-    about = {"run": run.fingerprint, "state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
-    save_tensors(run.state_file, tensors, about)
+    metadata = {"state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
+    save_tensors(run.state_file, tensors, metadata)
 
 
 def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -267,9 +269,6 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
         tensors, metadata = load_tensors(run.state_file)
     except UserError as error:
         say(f"{error}; starting from the beginning")
-        return _State(), {}, {}
-    if metadata.get("run") != run.fingerprint:
-        say(f"{run.label}: settings or inputs changed since the last attempt; starting from the beginning")
         return _State(), {}, {}
     device = next(run.model.parameters()).device
     groups: dict[str, dict[str, torch.Tensor]] = {"model": {}, "best": {}, "extra": {}, "optimizer": {}}
@@ -282,6 +281,14 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
     state = _State(**metadata["state"])
     say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
     return state, groups["best"], groups["extra"]
+
+
+def epochs_done(state_file: Path) -> int:
+    """Return the number of epochs that a stopped run has completed."""
+    try:
+        return load_tensors(state_file)[1]["state"]["epoch"]
+    except UserError:  # it has not saved a state yet
+        return 0
 
 
 def trained_parameters(model: nn.Module) -> int:

@@ -175,7 +175,6 @@ class Pretrain(Step):
             validate=validate,
             figures=lambda: figures,
             epochs=settings.epochs,
-            fingerprint=context.key,
             callbacks=[aligner],
             **run_recipe(settings, self.seed, context),
         )

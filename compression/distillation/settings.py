@@ -164,6 +164,8 @@ class TrainSettings(Settings):
 
     epochs: int = pydantic.Field(10, gt=0)
     """Passes over the training rows."""
+    stop_after: int | None = pydantic.Field(None, gt=0)
+    """Stop after this many epochs, while the schedule is that of --epochs; unset: train for all of them."""
     patience: int = pydantic.Field(5, gt=0)
     """Stop after this many epochs without a better validation score; the best weights are kept."""
     batch_size: int = pydantic.Field(64, gt=0)

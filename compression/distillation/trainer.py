@@ -14,7 +14,7 @@ from common.data.tasks import Task
 from common.devices import autocast, pick_device, pick_dtype
 from common.store.step import Context
 from common.training.batching import shuffled_batches
-from common.training.loop import Callback, Run, fit, linear_schedule
+from common.training.loop import STATE_FILE, Callback, Run, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
@@ -115,7 +115,7 @@ def train_student(
         ),
         epochs=epochs,
         kept=settings.average_epochs,
-        fingerprint=context.key,
+        stop_after=settings.stop_after,
         callbacks=callbacks,
         **run_recipe(settings, seed, context),
     )
@@ -131,7 +131,7 @@ def run_recipe(settings: TrainSettings, seed: int, context: Context) -> dict[str
         "seed": seed,
         "parts": settings.accumulate,
         "max_grad_norm": settings.max_grad_norm,
-        "state_file": context.work / "state.safetensors",
+        "state_file": context.work / STATE_FILE,
         "label": context.name,
     }
     return recipe | ({"schedule": linear_schedule(0.05)} if settings.schedule == "linear" else {})

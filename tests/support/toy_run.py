@@ -30,7 +30,6 @@ def toy(tmp_path, scores=(0.5,), **changed):
         patience=99,
         seed=1,
         state_file=tmp_path / "run.training" / "state.safetensors",
-        fingerprint="f",
     )
     for name, value in changed.items():
         setattr(run, name, value)

@@ -16,7 +16,7 @@ from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.settings import TeacherTraining
 from common.training.batching import shuffled_batches
-from common.training.loop import Run, fit, linear_schedule, over_rows, trained_parameters, write_history
+from common.training.loop import STATE_FILE, Run, fit, linear_schedule, over_rows, trained_parameters, write_history
 from common.training.losses import combined
 from common.training.metrics import main_score
 from common.training.optimizers import eager
@@ -85,8 +85,7 @@ def train(
         epochs=settings.max_epochs,
         patience=settings.patience,
         seed=seed,
-        state_file=context.work / "state.safetensors",
-        fingerprint=context.key,
+        state_file=context.work / STATE_FILE,
         schedule=linear_schedule(settings.warmup),
         scaler=torch.amp.GradScaler(device.type, enabled=dtype == torch.float16),
         label=f"fine-tuning {context.name}",

@@ -21,7 +21,9 @@ from common.devices import threads
 from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime
+from common.training.loop import STATE_FILE, epochs_done
 from common.training.metrics import main_score
+from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import PACKED, TRAINED
 from compression.experiments.fit.students import Candidate, candidates, variations
@@ -32,6 +34,8 @@ _CPU = torch.device("cpu")
 _STEPS = 3000
 """Optimizer steps of a training, if there is time for them."""
 _MOST_EPOCHS = 60
+_FEWEST_EPOCHS = 3
+"""A slow student is tried if there is time for so many."""
 _SHARE = 0.25
 """Share of the time left that one training may take."""
 _OVER = 2.0
@@ -56,7 +60,7 @@ class Trained(Settings):
     epochs: int
     score: float | None = None
     """The task's metric, higher is better; None if training failed or was stopped before its first epoch ended."""
-    loss: float = math.inf
+    loss: float = 0.0
     """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
     seconds: float = 0.0
     note: str = ""
@@ -92,9 +96,12 @@ class Search:
     def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         dropout = 0.1 if self.rows > 5000 else 0.2
-        for candidate in candidates(self.task, self.max_bytes, dropout):
-            if candidate.flags["student_arch"] == "ffn" or self._enough_time(candidate):
+        kinds = candidates(self.task, self.max_bytes, dropout)
+        for candidate in kinds:
+            if candidate.flags["student_arch"] == "ffn" or self._epochs(candidate) >= _FEWEST_EPOCHS:
                 self._train(candidate, "")
+        if not self.ranked():
+            self._train(kinds[0], "", must=True)
         if not self.ranked():
             raise self.error or UserError(f"{self.stages.settings.file}: no student could be trained")
         improved = True
@@ -127,9 +134,6 @@ class Search:
                 tried.append(current[name].flags)
                 yield name, current[name]
 
-    def _enough_time(self, candidate: Candidate) -> bool:
-        return self._epochs(candidate) >= 3
-
     def _epochs(self, candidate: Candidate) -> int:
         """Return the number of epochs that a candidate is trained for."""
         steps = math.ceil(self.rows / self.batch_size)
@@ -144,38 +148,37 @@ class Search:
             epoch, seconds = self.rows * _SLOWER[arch] / _ROWS_A_SECOND, _FIRST_SECONDS * self.left
         return min(usual, int(seconds / epoch))
 
-    def _train(self, candidate: Candidate, change: str) -> None:
-        """Train a candidate, if there is time, and add it with its score to the trained ones."""
-        first = not self.trained
+    def _train(self, candidate: Candidate, change: str, must: bool = False) -> None:
+        """Train a candidate, if there is time, and add it with its score to the trained ones. must: for one epoch."""
         name = f"{candidate.student.replace(' ', '-')}-{self.max_bytes}-{len(self.trained) + 1}"
         student = self.state.decide(
-            f"{TRAINED} {name}", Trained, lambda: self._distilled(name, candidate, change, must=first)
+            f"{TRAINED} {name}", Trained, lambda: self._distilled(name, candidate, change, must)
         )
         self.trained.append(student)
-        if student.seconds and student.score is not None:
+        if student.seconds:
             self.epoch_seconds[candidate.flags["student_arch"]] = student.seconds / student.epochs
 
     def _distilled(self, name: str, candidate: Candidate, change: str, must: bool) -> Trained:
-        """Return a candidate with its result, or with a note on why there is none. must: there is no student yet."""
-        epochs = max(1, self._epochs(candidate)) if must else self._epochs(candidate)
+        """Return a candidate with its result, or with a note on why there is none. must: train it for one epoch."""
+        epochs = 1 if must else self._epochs(candidate)
         student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
         if epochs < 1:
             return student.model_copy(update={"note": "no time left"})
+        flags = {**self._flags(candidate), "epochs": epochs, "patience": epochs, "model_name": name}
+        flags["compression_actions"] = ("distill",)
+        limit = None if must else _OVER * _SHARE * self.left + 1
         began = time.perf_counter()
         try:
             with threads(1):  # of small students, each operation is too short for several
-                self.stages.run(
-                    "students",
-                    "compress",
-                    None if must else _OVER * _SHARE * self.left + 1,
-                    **self._flags(candidate),
-                    epochs=epochs,
-                    patience=epochs,
-                    compression_actions=("distill",),
-                    model_name=name,
-                )
+                self.stages.run("students", "compress", limit, **flags)
         except OutOfTime:
-            return student.model_copy(update={"note": "stopped: out of time"})
+            epochs = self._stopped_early(flags)
+            if not epochs:
+                seconds = time.perf_counter() - began
+                return student.model_copy(
+                    update={"epochs": 1, "seconds": seconds, "note": "stopped in its first epoch"}
+                )
+            student = student.model_copy(update={"epochs": epochs, "note": "stopped early"})
         except UserError as error:
             say(f"{name}: {error}")
             self.error = error
@@ -183,6 +186,19 @@ class Search:
         student = student.model_copy(update={**self._validated(name), "seconds": time.perf_counter() - began})
         say(f"[{self.clock.used:.0f} s] {student.in_words}: {student.score:.4f} on validation, {student.seconds:.0f} s")
         return student
+
+    def _stopped_early(self, flags: dict[str, Any]) -> int:
+        """End a stopped training after the epochs that it has completed, with the best one's weights.
+
+        Returns their number; with none, nothing is done.
+        """
+        store, stopped = self.stages.settings.paths, Distill.of(self.stages.job("compress", flags).settings())
+        epochs = epochs_done(store.unfinished(stopped) / STATE_FILE)
+        if epochs:
+            flags = {**flags, "stop_after": epochs}
+            store.continue_as(stopped, Distill.of(self.stages.job("compress", flags).settings()))
+            self.stages.run("students", "compress", None, **flags)
+        return epochs
 
     def _flags(self, candidate: Candidate) -> dict[str, Any]:
         """Return a candidate's flags of compress.py."""

@@ -44,13 +44,17 @@ class Stages:
         """Return what was run so far, also before the fit was resumed."""
         return self.state.get("stages", Done) or Done()
 
+    def job(self, kind: str, flags: dict[str, Any]) -> Job:
+        """Return a job with the common settings and these flags."""
+        common = {"task": self.task.argument, **{name: getattr(self.settings, name) for name in _COMMON[1:]}}
+        return Job(kind, {**common, **flags})
+
     def run(self, stage: str, kind: str, limit: float | None = None, **flags: Any) -> Any:
         """Run a kind of job with the common settings and these flags. Returns the result of its function.
 
         Raises OutOfTime after `limit` seconds.
         """
-        common = {"task": self.task.argument, **{name: getattr(self.settings, name) for name in _COMMON[1:]}}
-        job = Job(kind, {**common, **flags})
+        job = self.job(kind, flags)
         say(f"[{self.clock.used:.0f} s] {' '.join([kind, *(f'{name}={value}' for name, value in flags.items())])}")
         started = time.perf_counter()
         try:

@@ -15,6 +15,7 @@ T = TypeVar("T")
 Advance = Callable[[int], None]
 """Called with the number of rows done since the last call."""
 _shown = True
+_quiet = False
 # tqdm's default lock is a named semaphore, needed only if several processes show bars on one screen, which never
 # happens here. A worker ended by a signal would not remove it.
 tqdm.set_lock(threading.RLock())
@@ -105,5 +106,17 @@ def _notebook_class() -> type[tqdm]:
 
 
 def say(message: str) -> None:
-    """Print a line to stderr without breaking a bar."""
-    tqdm.write(message, file=sys.stderr)
+    """Print a line to stderr without breaking a bar, except in a block of `quietly`."""
+    if not _quiet:
+        tqdm.write(message, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Print no lines within the block."""
+    global _quiet
+    before, _quiet = _quiet, True
+    try:
+        yield
+    finally:
+        _quiet = before

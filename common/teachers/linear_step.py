@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pydantic
 import torch
 
-from common.data.split import find_splits, read_split
+from common.data.split import Split, find_splits, read_split
 from common.devices import Precision, pick_device, pick_dtype
 from common.errors import UserError
 from common.stopping import at_once
@@ -17,6 +18,7 @@ from common.store.artifact import Artifact, read_manifest
 from common.store.files import fingerprint, read_json, write_json
 from common.store.step import Context, Inputs
 from common.store.workspace import Workspace, workspace_of
+from common.teachers.base import States
 from common.teachers.frozen import FrozenEncoder, FrozenVectors
 from common.teachers.huggingface.pretrained import resolve
 from common.teachers.linear import Head, LinearTeacher, TfIdf, fitted
@@ -85,6 +87,11 @@ class Frozen(Linear):
 @dataclasses.dataclass(frozen=True)
 class FrozenTeacher(LinearTeacher):
     """A linear teacher on vectors of a frozen encoder."""
+
+    def states(self, split: Split) -> States:
+        """Return the vectors of single texts as their only state, [n, 1, dim]."""
+        vectors = torch.from_numpy(self.features.vectors_of(split.sentence1).astype(np.float32))
+        return States([vectors[:, None]], [], torch.ones(len(split), dtype=torch.int64))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of the encoder and the head."""

@@ -243,7 +243,11 @@ class Distill(Step):
             # The teacher labels the training rows of a task without labels.
             labelled = train if train.labelled.any() else rows
             tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams == "words")
-            return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
+            vectors = None
+            if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
+                cache = context.cache / "ngrams"
+                vectors = find_teacher_vectors(tokenizer.texts, teacher, student.embedding_dim, cache, context.cpu)
+            return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
         if student.embedding_type != "bpe":
             return load_tokenizer(student, Path()), student, None
         folder = context.cache / "bpe"

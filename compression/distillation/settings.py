@@ -86,7 +86,7 @@ class InitSettings(Settings):
     embedding_init: str = "vectors"
     """Initial embeddings of byte pairs: vectors (BPEmb's or word2vec's), teacher (the teacher's hidden states of each
     pair), the name of another teacher of the task (for a teacher that was imported as logits), or random, which takes
-    no time."""
+    no time. Those of n-grams are random, a teacher's, or another teacher's."""
     start_from: str | None = None
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
@@ -338,9 +338,10 @@ class DistillSettings(
             raise ValueError("--average-epochs and --prune-aware exclude each other: zeros differ between epochs")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
-        if self.embedding_init != "vectors" and self.embedding_type != "bpe":
+        if self.embedding_init != "vectors" and self.embedding_type not in ("bpe", "ngrams"):
             raise ValueError(
-                f"--embedding-init {self.embedding_init} is for byte pairs (--embedding-type is {self.embedding_type})"
+                f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
+                f"(--embedding-type is {self.embedding_type})"
             )
         return self
 

@@ -19,8 +19,9 @@ from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.ngrams import NGramTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
-HASH_STD = 0.1
-"""Standard deviation of initial shared vectors: with 1, PyTorch's, the random start outweighs what is learned."""
+SMALL_STD = 0.1
+"""Standard deviation of initial vectors of hashes and n-grams: with 1, PyTorch's, the random start outweighs what is
+learned."""
 
 
 def load_tokenizer(settings: StudentSettings, folder: Path) -> Tokenizer:
@@ -40,15 +41,16 @@ def make_embedding(spec: StudentSpec) -> nn.Module:
     settings = spec.settings
     if settings.embedding_type == "hash":
         return HashEmbedding(settings.vocab_size, spec.table_rows, settings.embedding_dim)
-    return Embedding(spec.table_rows, settings.embedding_dim)
+    std = SMALL_STD if settings.embedding_type == "ngrams" else 1.0
+    return Embedding(spec.table_rows, settings.embedding_dim, std)
 
 
 class Embedding(nn.Module):
     """A table of one vector per id: byte pairs, a teacher's pieces, n-grams, characters."""
 
-    def __init__(self, rows: int, dim: int) -> None:
+    def __init__(self, rows: int, dim: int, std: float = 1.0) -> None:
         super().__init__()
-        self.table = Table(rows, dim)
+        self.table = Table(rows, dim, std)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids: int64 [batch, time, 1] -> [batch, time, dim]."""
@@ -63,7 +65,7 @@ class HashEmbedding(nn.Module):
         super().__init__()
         self.vocab_size = vocab_size
         self.importance = Table(HASHES * vocab_size, 1)
-        self.table = Table(shared, dim, HASH_STD)
+        self.table = Table(shared, dim, SMALL_STD)
         self.register_buffer("sector", torch.arange(HASHES) * vocab_size, persistent=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

@@ -44,6 +44,11 @@ class NGramTokenizer(PieceTokenizer):
         self.identity = f"ngrams {digest} {bits} {max_tokens}"
         self.runtime = NGrams(self.fingerprints, bits)
 
+    @property
+    def texts(self) -> list[str]:
+        """The n-grams as text, parts of words without their marks."""
+        return [piece.strip("#<>") or piece for piece in self.pieces]
+
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> NGramTokenizer:
         """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""

@@ -51,7 +51,7 @@ def _linear(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float]
     if not stages.settings.paths.model(stages.task.name, LINEAR).exists():
         return {}, ""
     rows = stages.run("baselines", "evaluate", model_name=LINEAR)
-    return rows[0]["metrics"], f"words, pairs of words, characters; {rows[0]['bytes']:,} bytes"
+    return rows[0]["metrics"], "words, pairs of words, characters"
 
 
 def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float], str]:

@@ -177,7 +177,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     sizes, rows, tried = [], [], []
     for number, max_bytes in enumerate(settings.max_bytes):
         left = end - clock.used
-        search = Search(stages, max_bytes, taught.teacher, clock.used + left / (len(settings.max_bytes) - number))
+        search = Search(stages, max_bytes, taught, clock.used + left / (len(settings.max_bytes) - number))
         winner = search.run()
         tried += search.trained
         packed = paths.packed(task.name, winner.model)

@@ -27,6 +27,7 @@ from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import PACKED, TRAINED
 from compression.experiments.fit.students import Candidate, candidates, variations
+from compression.experiments.fit.teachers import Taught
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
@@ -40,9 +41,10 @@ _SHARE = 0.25
 """Share of the time left that one training may take."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
-_FIRST_SECONDS = 0.08
-"""Share of the time for the first training, whose speed is not known, at `_ROWS_A_SECOND`."""
-_ROWS_A_SECOND = 2000
+_ROWS_A_SECOND = 6000
+"""Rows of an epoch, before one was measured."""
+_FEWER = 0.6
+"""A variation with less than this share of the best student's epochs would say little: the search ends."""
 _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 """Approximate time of an epoch in relation to the first kind's, until one was measured."""
 _TUNE_EPOCHS = 3
@@ -74,10 +76,10 @@ class Trained(Settings):
 class Search:
     """The students of one size: which were trained, how long they took, and how good they are on validation."""
 
-    def __init__(self, stages: Stages, max_bytes: int, teacher: str | None, end: float) -> None:
-        """teacher: name of the teacher, None to learn from labels alone; end: when to pack, in seconds of the clock."""
+    def __init__(self, stages: Stages, max_bytes: int, taught: Taught, end: float) -> None:
+        """taught: the teacher to learn from; end: when to pack, in seconds of the clock."""
         self.stages, self.task, self.state, self.clock = stages, stages.task, stages.state, stages.clock
-        self.max_bytes, self.teacher, self.end = max_bytes, teacher, end
+        self.max_bytes, self.taught, self.end = max_bytes, taught, end
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
@@ -105,12 +107,12 @@ class Search:
         if not self.ranked():
             raise self.error or UserError(f"{self.stages.settings.file}: no student could be trained")
         improved = True
-        while improved and self.left > 0:
+        while improved:
             improved = False
             for change, candidate in self._changes():
-                if self.left <= 0:
-                    break
                 before = self.ranked()[0]
+                if self._epochs(candidate) < _FEWER * before.epochs:
+                    return self._packed()
                 self._train(candidate, change)
                 improved |= self.ranked()[0] is not before
         return self._packed()
@@ -137,16 +139,12 @@ class Search:
     def _epochs(self, candidate: Candidate) -> int:
         """Return the number of epochs that a candidate is trained for."""
         steps = math.ceil(self.rows / self.batch_size)
-        usual = max(3, min(_MOST_EPOCHS, round(_STEPS / steps)))
-        usual = round(usual * candidate.flags.get("epochs", 1.0))
+        usual = max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))
         arch = candidate.flags["student_arch"]
-        if self.epoch_seconds:
-            reference = min(self.epoch_seconds, key=lambda name: _SLOWER[name])
-            epoch = self.epoch_seconds.get(arch, self.epoch_seconds[reference] * _SLOWER[arch] / _SLOWER[reference])
-            seconds = _SHARE * self.left
-        else:
-            epoch, seconds = self.rows * _SLOWER[arch] / _ROWS_A_SECOND, _FIRST_SECONDS * self.left
-        return min(usual, int(seconds / epoch))
+        measured = self.epoch_seconds or {"ffn": self.rows / _ROWS_A_SECOND}
+        reference = min(measured, key=lambda name: _SLOWER[name])
+        epoch = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
+        return min(round(usual * candidate.flags.get("epochs", 1.0)), int(_SHARE * self.left / epoch))
 
     def _train(self, candidate: Candidate, change: str, must: bool = False) -> None:
         """Train a candidate, if there is time, and add it with its score to the trained ones. must: for one epoch."""
@@ -204,10 +202,12 @@ class Search:
         """Return a candidate's flags of compress.py."""
         flags = {name: value for name, value in candidate.flags.items() if name != "epochs"}
         flags["batch_size"] = self.batch_size
-        if self.teacher is None:
+        if self.taught.encoder and flags.get("ngrams") == "words":
+            flags["embedding_init"] = self.taught.encoder
+        if self.taught.teacher is None:
             return {**flags, "alpha": 1.0, "only_original_data": True}
         loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
-        return {**flags, **loss, "only_original_data": True, "teacher": self.teacher}
+        return {**flags, **loss, "only_original_data": True, "teacher": self.taught.teacher}
 
     def _validated(self, name: str) -> dict[str, float]:
         student, tokenizer, _ = load_student(self.stages.settings.paths.model(self.task.name, name), _CPU)

@@ -9,8 +9,8 @@ from typing import Any
 
 from common.config import Settings
 from common.data.tasks import Task
-from common.progress import say
-from common.stopping import OutOfTime, time_limit
+from common.progress import quietly
+from common.stopping import time_limit
 from common.teachers.finetune import finetune
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
@@ -55,14 +55,10 @@ class Stages:
         Raises OutOfTime after `limit` seconds.
         """
         job = self.job(kind, flags)
-        say(f"[{self.clock.used:.0f} s] {' '.join([kind, *(f'{name}={value}' for name, value in flags.items())])}")
         started = time.perf_counter()
         try:
-            with contextlib.nullcontext() if limit is None else time_limit(max(1.0, limit)):
+            with contextlib.nullcontext() if limit is None else time_limit(max(1.0, limit)), quietly():
                 return FUNCTIONS[kind](job.settings())
-        except OutOfTime:
-            say(f"{stage}: stopped after {time.perf_counter() - started:.0f} s")
-            raise
         finally:
             done, record = self.done, job.as_record()
             jobs = done.jobs if record in done.jobs else (*done.jobs, record)

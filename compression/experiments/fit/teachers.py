@@ -40,10 +40,15 @@ _EPOCHS, _BACKWARD = 3, 3.0
 
 
 class Taught(Settings):
-    """The teacher that students learn from. teacher: its name, or None; why: the teachers' scores, in words."""
+    """The teacher that students learn from.
+
+    teacher: its name, or None; why: the teachers' scores, in words; encoder: name of the teacher on vectors of a frozen
+    encoder, from whose vectors of words embeddings start, or None.
+    """
 
     teacher: str | None
     why: str
+    encoder: str | None = None
 
 
 class _Teachers:
@@ -122,7 +127,8 @@ def teach(stages: Stages, train: Split) -> Taught:
             joins = score + 0.5 / np.sqrt(len(train)) > scores[best]
             best = (*best, FINE_TUNED) if joins else best
             why += f"; fine-tuned {100 * score:.1f} on validation" + (", joins" if joins else ", left out")
-    return Taught(teacher=teachers.mean_of(best), why=why)
+    encoder = FROZEN if FROZEN in teachers.logits else None
+    return Taught(teacher=teachers.mean_of(best), why=why, encoder=encoder)
 
 
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:

@@ -12,6 +12,7 @@ from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import Clock, State
+from compression.experiments.fit.teachers import Taught
 
 ROWS = Split(["a text"] * 600, None, np.zeros(600, np.int64), np.arange(600))
 
@@ -47,7 +48,7 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(stages, "run", train)
-        chosen = Search(stages, 32_000, "linear", 0.8 * seconds)
+        chosen = Search(stages, 32_000, Taught(teacher="linear", why=""), 0.8 * seconds)
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
         monkeypatch.setattr(chosen, "_stopped_early", lambda flags: completed[-1])
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])

@@ -177,7 +177,7 @@ def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> t
     counts.add("stored", [("header", _FIXED + len(opening.data))])
     counts.divide("deflate", streams.header.owners, len(header))
     encoders = [_encoder(streams.first), _encoder(streams.main)]
-    if isinstance(vocabulary, PackedMerges | PackedNGrams):
+    if isinstance(vocabulary, PackedMerges):
         encoders.insert(1, (vocabulary.encode, [("vocabulary", 1.0)]))
     counts.add("stored", [("settings", len(calibration))])
     body = bytes(opening.data) + header + calibration

@@ -15,14 +15,13 @@ import numpy as np
 
 from common.errors import UserError
 from compression.packing.ans import encode_pairs
-from compression.packing.arrays import store_first
+from compression.packing.arrays import store, store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
 from compression.runtime.tokenizers.bytelevel import BYTES
 from compression.runtime.vocabulary import (
     LOWERCASE,
     MOST_BYTE_LEVEL,
-    MOST_LOW_BITS,
     MOST_NGRAMS,
     MOST_PIECE_LENGTH,
     MOST_PIECES,
@@ -179,24 +178,14 @@ class PackedNGrams:
             raise UserError(f"cannot be packed: there are no n-grams, or more than {MOST_NGRAMS:,}")
         self._bits, self.rows = tokenizer.bits, np.arange(tokenizer.vocab_size)
         self._gaps = np.diff(np.array(tokenizer.fingerprints, np.int64), prepend=-1) - 1
-        self._low_bits = min(
-            range(MOST_LOW_BITS + 1), key=lambda low: low * len(self._gaps) + (self._gaps >> low).sum()
-        )
 
     def write(self, streams: Streams) -> None:
-        """Write the sizes, as the runtime's Fingerprints reads them."""
+        """Write the fingerprints, as the runtime's Fingerprints reads them."""
         streams.header.byte(self._bits)
-        streams.header.byte(self._low_bits)
         streams.header.number(len(self._gaps))
-
-    def encode(self, spare: bytes) -> tuple[bytes, int]:
-        """Return (the stream of fingerprints, 0): it carries none of the spare bytes."""
-        quotients = self._gaps >> self._low_bits
-        unary = np.ones(quotients.sum() + len(quotients), np.uint8)
-        unary[np.cumsum(quotients + 1) - 1] = 0
-        low = self._gaps[:, None] >> np.arange(self._low_bits) & 1
-        bits = np.concatenate([unary, low.ravel().astype(np.uint8)])
-        return np.packbits(bits, bitorder="little").tobytes(), 0
+        for place in range(4):
+            plane = (self._gaps >> 8 * place & 255).astype(np.uint8)
+            streams.add(store(plane), [("vocabulary", len(plane))], "vocabulary")
 
 
 def pack_vocabulary(tokenizer: Tokenizer) -> PackedMerges | PackedWordPieces | PackedNGrams | None:

@@ -90,7 +90,7 @@ class Header:
         self._vocabulary = Vocabulary(reader, streams) if self.embedding == "bpe" else None
         self.byte_pairs: BytePairs | ByteLevelPairs | None = None
         self.word_pieces = read_word_pieces(reader) if self.embedding == "wordpiece" else None
-        self._fingerprints = Fingerprints(reader) if self.embedding == "ngrams" else None
+        self._fingerprints = Fingerprints(reader, streams) if self.embedding == "ngrams" else None
         self.ngrams: NGrams | None = None
         if self.word_pieces is not None:
             self._rows = len(self.word_pieces[0])
@@ -161,8 +161,6 @@ class Header:
                 raise PackedError(
                     f"the vocabulary has {self.byte_pairs.size} pieces, but the embedding has {self._rows} rows"
                 )
-        if self._fingerprints is not None:
-            self.ngrams = self._fingerprints.ngrams(reader)
         carried += decode_stream(reader, streams.main, limit)
         raw = [array for array in streams.main if array.mode == RAW]
         pool_size = sum(array.count for array in raw)
@@ -173,6 +171,8 @@ class Header:
         for array in raw:
             array.values = pool[start : start + array.count]
             start += array.count
+        if self._fingerprints is not None:
+            self.ngrams = self._fingerprints.ngrams()
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return all weights, float32, by the names that students give them."""

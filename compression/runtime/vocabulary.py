@@ -26,9 +26,6 @@ MOST_WORD_PIECES = 1 << 18
 MOST_CHARACTERS = 1 << 23
 """Characters of all word pieces together."""
 MOST_NGRAMS = 1 << 20
-MOST_LOW_BITS = 31
-MOST_NGRAM_BITS = 40
-"""Bits of the coded fingerprints, for each n-gram."""
 LOWERCASE = 1
 """Flag of word pieces: text is lower-cased, and its accents removed."""
 
@@ -47,31 +44,17 @@ def read_word_pieces(reader: Reader) -> tuple[list[str], bool]:
 
 
 class Fingerprints:
-    """The fingerprints of n-grams, sorted, as Rice codes of the differences between neighbours."""
+    """The fingerprints of n-grams, sorted: the byte planes of the differences between neighbours, minus 1."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._bits, self._low_bits = reader.byte(MOST_BITS + 1), reader.byte(MOST_LOW_BITS + 1)
-        self._count = reader.size(MOST_NGRAMS)
+    def __init__(self, reader: Reader, streams: Streams) -> None:
+        self._bits, count = reader.byte(MOST_BITS + 1), streams.count(reader.size(MOST_NGRAMS))
+        self.rows = 1 + count
+        self._planes = [streams.add(reader, count) for _ in range(4)]
 
-    @property
-    def rows(self) -> int:
-        """Rows of the embedding's table: one for each n-gram, after that of unknown words."""
-        return 1 + self._count
-
-    def ngrams(self, reader: Reader) -> NGrams:
-        """Decode the stream of fingerprints, and return the tokenizer. Raises PackedError if it is damaged."""
-        stream = reader.rest()[: MOST_NGRAM_BITS * self._count // 8]
-        bits = np.unpackbits(np.frombuffer(stream, np.uint8), bitorder="little")
-        ends = np.flatnonzero(bits == 0)[: self._count]  # of the quotients, in unary
-        if len(ends) < self._count:
-            raise PackedError("the fingerprints of n-grams end too early, or too late")
-        start, end = int(ends[-1]) + 1, int(ends[-1]) + 1 + self._count * self._low_bits
-        if end > len(bits) or bits[end : (end + 7) // 8 * 8].any():
-            raise PackedError("the fingerprints of n-grams end too early, or too late")
-        reader.take((end + 7) // 8)
-        low = bits[start:end].reshape(self._count, self._low_bits) @ (1 << np.arange(self._low_bits))
-        quotients = np.diff(ends, prepend=-1) - 1
-        fingerprints = np.cumsum((quotients << self._low_bits) + low + 1) - 1
+    def ngrams(self) -> NGrams:
+        """Return the tokenizer, when all arrays are decoded. Raises PackedError if a fingerprint is too large."""
+        gaps = sum(plane.values.astype(np.int64) << 8 * place for place, plane in enumerate(self._planes))
+        fingerprints = np.cumsum(gaps + 1) - 1
         if fingerprints[-1] >> self._bits:
             raise PackedError("a fingerprint of an n-gram is too large")
         return NGrams(fingerprints.tolist(), self._bits)

@@ -54,7 +54,7 @@ class NGramTokenizer(PieceTokenizer):
         """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"bits", "ngrams"} and saved["bits"] in range(1, 33)
-        if not is_known or not all(isinstance(ngram, str) for ngram in saved["ngrams"]):
+        if not is_known or any(not isinstance(ngram, str) for ngram in saved["ngrams"] or [None]):
             raise UserError(f"{file}: not a vocabulary of n-grams")
         try:
             return cls(saved["ngrams"], saved["bits"], max_tokens)

@@ -90,7 +90,7 @@ enum {
 };
 
 enum { FW_FFN, FW_RNN, FW_BILSTM, FW_CONV, FW_TRANSFORMER, FW_RECURSIVE, FW_GRU };
-enum { FW_BPE, FW_HASH, FW_CHAR, FW_WORDPIECE };
+enum { FW_BPE, FW_HASH, FW_CHAR, FW_WORDPIECE, FW_NGRAMS };
 
 /* An array of bytes as the file stores it. */
 typedef struct fw__array {
@@ -193,6 +193,8 @@ typedef struct fw_model {
   fw__index *symbol_table;
   uint32_t lowercase, marked_words, pieces, piece_bytes, *piece_starts;
   uint8_t *piece_text;
+  fw__array *gap_planes[4];
+  uint32_t ngram_bits, *fingerprints; /* of n-grams, sorted */
 } fw_model;
 
 /* A word of a tagged text: its position in the text, in bytes, and the index of its label. */
@@ -1090,16 +1092,20 @@ static float fw__float_of(uint32_t bits) {
   return value;
 }
 
-static uint32_t fw__crc(const uint8_t *bytes, size_t length) {
-  uint32_t table[256], crc = FW__NONE, value;
-  for (uint32_t i = 0; i < 256; i++) {
-    value = i;
-    for (int bit = 0; bit < 8; bit++) value = value >> 1 ^ (value & 1 ? 0xEDB88320u : 0);
-    table[i] = value;
+/* Continue a CRC-32, which begins with FW__NONE and is inverted at its end. */
+static uint32_t fw__add_crc(uint32_t crc, const uint8_t *bytes, size_t length) {
+  static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4,
+                                     0x4DB26158, 0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C,
+                                     0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
+  for (size_t i = 0; i < length; i++) {
+    crc ^= bytes[i];
+    crc = crc >> 4 ^ table[crc & 15];
+    crc = crc >> 4 ^ table[crc & 15];
   }
-  for (size_t i = 0; i < length; i++) crc = crc >> 8 ^ table[(crc ^ bytes[i]) & 255];
-  return ~crc;
+  return crc;
 }
+
+static uint32_t fw__crc(const uint8_t *bytes, size_t length) { return ~fw__add_crc(FW__NONE, bytes, length); }
 
 /* Return the next code point of strict UTF-8 and advance; FW__NONE for invalid bytes. Requires at < end. */
 static uint32_t fw__decode(const uint8_t *bytes, size_t *at, size_t end) {
@@ -1636,6 +1642,19 @@ static void fw__read_pieces(fw__pass *p) {
   }
 }
 
+/* Read the arrays of numbers of four bytes. */
+static void fw__read_planes(fw__pass *p, fw__array **planes, uint32_t count) {
+  for (int i = 0; i < 4 && !p->r->error; i++) planes[i] = fw__read_array(p, count, FW__BLOCK, 0, 0);
+}
+
+static void fw__read_ngrams(fw__pass *p) {
+  fw_model *m = p->m;
+  m->ngram_bits = fw__byte(p->r, 33);
+  m->pieces = fw__counted(p, fw__size(p->r, 1u << 20), 1);
+  fw__read_planes(p, m->gap_planes, m->pieces);
+  if (!p->r->error) m->fingerprints = fw__get(p, m->pieces, sizeof *m->fingerprints, 1);
+}
+
 static uint32_t fw__power_of_two(uint32_t least) {
   uint32_t size = 16;
   while (size < least) size *= 2;
@@ -1820,9 +1839,9 @@ static void fw__read_header(fw__pass *p) {
   if ((m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE) && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
   m->pooling = m->arch == FW_FFN ? m->share : FW__MEAN;
   if (m->arch == FW_FFN) m->share = FW__SHARE_NONE;
-  uint32_t embedding = fw__byte(r, 8);
-  m->embedding = (int)(embedding % 4);
-  m->marked_words = embedding / 4;
+  uint32_t embedding = fw__byte(r, 9);
+  m->embedding = embedding == 8 ? FW_NGRAMS : (int)(embedding % 4);
+  m->marked_words = embedding >= 4;
   uint32_t flags = fw__byte(r, 256);
   m->pair = !!(flags & FW__PAIR);
   m->max_pool = !!(flags & FW__POOL_MAX);
@@ -1834,7 +1853,8 @@ static void fw__read_header(fw__pass *p) {
   m->has_threshold = !!(flags & FW__THRESHOLD);
   /* A second text's words answer a question; both flags: another kind of task, whose number follows. */
   if (!r->error && m->tokens && (m->pair || m->multilabel)) r->error = FW_UNSUPPORTED;
-  if (!r->error && m->marked_words && m->embedding != FW_HASH) r->error = FW_SETTINGS;
+  if (!r->error && (m->embedding == FW_NGRAMS ? m->arch != FW_FFN : m->marked_words && m->embedding != FW_HASH))
+    r->error = FW_SETTINGS;
   m->temperature = 1;
   m->threshold = -1;
   m->name = fw__text(r, FW__NONE);
@@ -1879,8 +1899,10 @@ static void fw__read_header(fw__pass *p) {
   m->growth = 4; /* the wordpiece tokenizer puts two spaces around a sign */
   if (m->embedding == FW_BPE) fw__read_vocabulary(p);
   if (m->embedding == FW_WORDPIECE) fw__read_pieces(p);
+  if (m->embedding == FW_NGRAMS) fw__read_ngrams(p);
   if (r->error) return;
-  m->rows = m->embedding == FW_WORDPIECE ? m->pieces + 1 : m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
+  if (m->embedding == FW_WORDPIECE || m->embedding == FW_NGRAMS) m->rows = m->pieces + 1;
+  else m->rows = m->embedding == FW_CHAR ? 33 : fw__size(r, FW__MOST_VALUES);
   m->width = fw__is_recurrent(m) ? 2 * m->hidden : m->hidden;
   if (m->arch == FW_FFN) m->width = m->pooling == FW__BOTH ? 2 * m->dim : m->dim;
   m->compared = m->compose ? m->hidden : m->width;
@@ -1912,7 +1934,7 @@ static void fw__read_header(fw__pass *p) {
   if (m->compose) fw__add_floats(p, biases);
   fw__add_floats(p, m->cls);
   fw__add_floats(p, m->outputs);
-  for (int i = 0; i < 4 && !r->error; i++) m->float_planes[i] = fw__read_array(p, m->floats_count, FW__BLOCK, 0, 0);
+  fw__read_planes(p, m->float_planes, m->floats_count);
   if (!r->error && r->at != r->end) r->error = FW_FIELD;
   if (r->error) return;
   m->floats = fw__get(p, m->floats_count, 4, 1);
@@ -2498,13 +2520,27 @@ static int fw__fill_layers(fw_model *m, fw__dense *layers, const float **vectors
   return status;
 }
 
+/* Return a number whose bytes are in four arrays. */
+static uint32_t fw__joined(fw__array *const *planes, uint32_t index) {
+  uint32_t value = 0;
+  for (int plane = 0; plane < 4; plane++) value |= (uint32_t)fw__at(planes[plane], index) << 8 * plane;
+  return value;
+}
+
+/* Set the fingerprints of n-grams from the differences between neighbours. */
+static int fw__make_fingerprints(fw_model *m) {
+  uint64_t value = 0;
+  for (uint32_t i = 0; i < m->pieces; i++) {
+    value += fw__joined(m->gap_planes, i);
+    if (value >> m->ngram_bits) return FW_VOCABULARY;
+    m->fingerprints[i] = (uint32_t)value++;
+  }
+  return FW_OK;
+}
+
 /* Expand all matrices; codes of tables, and with FW_COMPACT of all matrices, are only checked. */
 static int fw__make_weights(fw_model *m) {
-  for (uint32_t i = 0; i < m->floats_count; i++) {
-    uint32_t bits = 0;
-    for (int plane = 0; plane < 4; plane++) bits |= (uint32_t)fw__at(m->float_planes[plane], i) << 8 * plane;
-    m->floats[i] = fw__float_of(bits);
-  }
+  for (uint32_t i = 0; i < m->floats_count; i++) m->floats[i] = fw__float_of(fw__joined(m->float_planes, i));
   if (!fw__checked(m->floats, m->floats_count)) return FW_WEIGHT;
   const float *vectors = m->floats + m->vectors;
   int status = fw__fill_rows(m, &m->table);
@@ -2619,7 +2655,8 @@ static int fw__load(fw_model *m, fw__reader *r, fw__lanes *lanes) {
     for (uint32_t i = 0; i < array->count; i++, at++)
       array->values[i] = at < carried ? *fw__carried(lanes, at) : r->data[r->at + (size_t)(at - carried)];
   }
-  return fw__make_weights(m);
+  status = m->embedding == FW_NGRAMS ? fw__make_fingerprints(m) : FW_OK;
+  return status ? status : fw__make_weights(m);
 }
 
 /* Inflate the header into memory. */
@@ -3105,6 +3142,45 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
   fw__token(w, &token, sizeof token);
 }
 
+/* ---- N-grams ---- */
+
+static uint32_t fw__crc_of(uint32_t crc, uint32_t code) {
+  uint8_t bytes[4];
+  return fw__add_crc(crc, bytes, fw__encode(code, bytes));
+}
+
+/* Write the token of the n-gram with this CRC-32, which is not yet inverted. A word without one gets that of unknown
+ * words. */
+static void fw__ngram(fw__work *w, uint32_t crc, int is_word) {
+  const fw_model *m = w->m;
+  uint32_t low = 0, high = m->pieces, fingerprint = ~crc & (uint32_t)(((uint64_t)1 << m->ngram_bits) - 1);
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (m->fingerprints[middle] < fingerprint) low = middle + 1;
+    else high = middle;
+  }
+  int found = low < m->pieces && m->fingerprints[low] == fingerprint;
+  if (found || is_word) fw__token_id(w, found ? low + 1 : 0);
+}
+
+/* Write the tokens of a word, of the word before it and the word, and of its parts. of_pair: the CRC-32 of the word
+ * before it and a space, or 0 without one. Returns the same for the next word. */
+static uint64_t fw__ngrams_of_word(fw__work *w, uint64_t of_pair, const uint32_t *word, size_t count) {
+  uint32_t of_word = FW__NONE, of_both = (uint32_t)of_pair;
+  for (size_t i = 0; i < count; i++) of_word = fw__crc_of(of_word, word[i]), of_both = fw__crc_of(of_both, word[i]);
+  fw__ngram(w, of_word, 1);
+  if (of_pair) fw__ngram(w, of_both, 0);
+  for (size_t length = 3; length <= 5 && length < count + 2; length++)
+    for (size_t start = 0; start + length <= count + 2; start++) {
+      uint32_t crc = fw__crc_of(FW__NONE, '#');
+      for (size_t i = start; i < start + length; i++) crc = fw__crc_of(crc, !i ? '<' : i > count ? '>' : word[i - 1]);
+      fw__ngram(w, crc, 0);
+    }
+  return (uint64_t)1 << 32 | fw__crc_of(of_word, ' ');
+}
+
+/* ---- Words ---- */
+
 /* Return whether a letter or digit is of a script that is written without spaces: a word by itself. */
 static int fw__stands_alone(uint32_t code) {
   static const uint32_t ranges[][2] = {{0xE00, 0xEFF},   {0x1000, 0x109F}, {0x1780, 0x17FF},
@@ -3127,6 +3203,7 @@ static void fw__encode_words(fw__work *w, const uint32_t *text, size_t count) {
   uint32_t *at = lower.at;
   for (size_t i = 0; m->marked_words && i < lower.count; i++)
     if (at[i] == 0x2019) at[i] = '\'';
+  uint64_t of_pair = 0;
   for (size_t i = 0; i < lower.count && w->count < w->most;) {
     size_t start = i++;
     if (fw__is(at[start], FW__SPACE)) continue;
@@ -3136,7 +3213,8 @@ static void fw__encode_words(fw__work *w, const uint32_t *text, size_t count) {
       if (m->marked_words && fw__is(at[i], FW__EXTENDS)) continue;
       if (!word || !fw__is_letter(m, at[quote && i + 1 < lower.count ? i + 1 : i])) break;
     }
-    fw__hash_word(w, at + start, i - start);
+    if (m->embedding == FW_HASH) fw__hash_word(w, at + start, i - start);
+    else of_pair = fw__ngrams_of_word(w, of_pair, at + start, i - start);
   }
 }
 
@@ -3518,7 +3596,7 @@ static void fw__encode_pairs(fw__work *w, const uint32_t *text, size_t count) {
 static void fw__tokenize(fw__work *w, const uint32_t *text, size_t count) {
   size_t used = w->used;
   if (w->m->embedding == FW_BPE) fw__encode_pairs(w, text, count);
-  else if (w->m->embedding == FW_HASH) fw__encode_words(w, text, count);
+  else if (w->m->embedding == FW_HASH || w->m->embedding == FW_NGRAMS) fw__encode_words(w, text, count);
   else if (w->m->embedding == FW_CHAR) fw__encode_characters(w, text, count);
   else fw__encode_pieces(w, text, count);
   w->used = used;
@@ -3728,7 +3806,7 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   fw__cache *cache = (fw__cache *)(void *)w->base;
   int apart =
       m->words_apart && !m->has_unused && m->ascii_stays && m->bpe_flags & FW__PREFIX && m->bpe_flags & FW__SQUEEZE;
-  if (bytes < 8192 || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->width > 256) ||
+  if (bytes < 8192 || m->embedding == FW_CHAR || m->embedding == FW_NGRAMS || (m->arch == FW_FFN && m->width > 256) ||
       (m->embedding == FW_BPE && !apart))
     return;
   w->cache = cache;

@@ -21,8 +21,13 @@ def test_answers_of_a_big_endian_machine(tmp_path, more):
             pytest.skip(f"{tool} is not found")
     program = c_runtime.built("fwt", f"CC={COMPILER}", *(more or ["CFLAGS=-static"]))
     kinds = [("ffn", "hash", "affine-row"), ("bilstm", "bpe", "codebook"), ("rnn", "wordpiece", "float16")]
-    kinds += [("conv", "char"), ("transformer", "wordpiece", "affine-row"), ("recursive", "hash", "product")]
-    paths = [made.write_packed(made.write_student(tmp_path / kind[0], *kind)) for kind in kinds]
+    kinds += [
+        ("ffn", "ngrams"),
+        ("conv", "char"),
+        ("transformer", "wordpiece", "affine-row"),
+        ("recursive", "hash", "product"),
+    ]
+    paths = [made.write_packed(made.write_student(tmp_path / "-".join(kind[:2]), *kind)) for kind in kinds]
     for path in [*paths, zoo_file("sst-2-12k")]:
         model = load(path)
         lines = "".join(f"{text}\n" for text in TEXTS).encode()

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import struct
 import unicodedata
+import zlib
 from pathlib import Path
 
 import c_runtime
@@ -27,6 +28,7 @@ from compression.runtime import PackedError, load, native, zoo_file
 from compression.runtime.native import load_native
 from compression.runtime.shapes import ALIGNING
 from compression.tokenizers.bpe import BpeTokenizer
+from compression.tokenizers.ngrams import NGramTokenizer
 
 ALIGNED = {"pair": True, "pooling": "max", "pair_encoder": "align"}
 COMPOSED = ALIGNED | {"pair_encoder": "compose"}
@@ -97,10 +99,10 @@ def test_codes_are_multiplied_as_codes(tmp_path, compact, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", [*made.EMBEDDINGS, "ngrams"])
 def test_texts_in_ascii_without_tables_of_unicode(tmp_path, monkeypatch, embedding):
     monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so", "CFLAGS=-DFW_ASCII")))
-    theirs, ours = both(tmp_path, "conv", embedding)
+    theirs, ours = both(tmp_path, "ffn" if embedding == "ngrams" else "conv", embedding)
     rng = np.random.default_rng(5)
     texts = ["".join(map(chr, rng.integers(1, 128, 40))) for _ in range(100)]
     check(theirs, ours, [*texts, *("x" + chr(code) + "the film" for code in range(1, 128)), "The film's ' end '."])
@@ -118,6 +120,7 @@ def test_aligned_texts_with_codes(tmp_path, compact, how):
 def test_unused_byte_pairs_and_a_whole_model_as_codes(tmp_path, compact):
     model = made.unused(made.pieces(), 0.4)
     check(*both(tmp_path, "ffn", "bpe", model=model, vocab_size=BpeTokenizer(model, 512).vocab_size), TEXTS)
+    check(*both(tmp_path / "ngrams", "ffn", "ngrams", "affine-row", pooling="both"), TEXTS)
     path = zoo_file("sst-2-12k")
     check(load(path), load_native(path), TEXTS)
 
@@ -324,6 +327,7 @@ def tokenizers(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importlib.import_module("compression.packing.pack"), "MARKED_WORDS", 0)
         found["plain words"] = both(folder / "plain", "conv", "hash")
+    found["ngrams"] = both(folder / "ngrams", "ffn", "ngrams")
     return found | {"unused": both(folder / "unused", "ffn", "bpe", **sizes)}
 
 
@@ -335,7 +339,7 @@ CHARACTERS = st.text(
 )
 
 
-@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "unused", "plain words"])
+@pytest.mark.parametrize("name", [*made.EMBEDDINGS, "ngrams", "unused", "plain words"])
 @given(text=st.one_of(st.text(st.characters(exclude_categories=["Cs"])), CHARACTERS))
 @settings(max_examples=100)
 def test_any_text_has_the_same_answer(tokenizers, name, text):
@@ -384,8 +388,21 @@ def test_rows_of_the_zoos_tasks(card, tmp_path):
 @pytest.mark.parametrize("kind", [{"kind": "tags"}, {"pair": True, "symmetric": True}, ALIGNED, COMPOSED])
 @pytest.mark.parametrize("embedding", made.EMBEDDINGS)
 def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embedding, kind):
-    """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
     _, ours = both(tmp_path, "conv", embedding, max_tokens=4000, encoder_hidden_dim=500, **kind)
+    check_workspace(ours, monkeypatch)
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_workspace_for_ngrams_is_enough(tmp_path, monkeypatch, pair):
+    """Fingerprints of one bit: every n-gram has a token."""
+    letters = {zlib.crc32(letter.encode()) & 1: letter for letter in "abcdefgh"}
+    monkeypatch.setattr(made, "ngrams", lambda *_: NGramTokenizer([letters[0], letters[1]], 1, 4000))
+    _, ours = both(tmp_path, "ffn", "ngrams", max_tokens=4000, vocab_size=3, pair=pair, pooling="both")
+    check_workspace(ours, monkeypatch)
+
+
+def check_workspace(ours, monkeypatch):
+    """Texts of many tokens for their bytes: compatibility characters, marks, ideographs, single letters and signs."""
     parts = ("\ufdfa", "\u4e2d", "\ud55c", "\u00bc\u1e9b\u0323", "!a", "\u2603 ", "\U0001d160")
     for text in ["", "a", 150 * "a ", *(25 * part for part in parts)]:
         size = ours._c.fw_workspace_size(ours._block, len(text.encode()))

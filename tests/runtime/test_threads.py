@@ -13,7 +13,7 @@ import numpy as np
 import packed_students as made
 import pytest
 
-from compression.runtime import ByteLevelPairs, BytePairs, HashedWords, WordPieces, load
+from compression.runtime import ByteLevelPairs, BytePairs, HashedWords, NGrams, WordPieces, load
 from compression.runtime.native import load_native
 from compression.tokenizers.bpe import BpeTokenizer
 
@@ -33,7 +33,7 @@ def _threads_change_often():
 def _small_caches(monkeypatch):
     """Caches that are full after a few words."""
     monkeypatch.setattr(HashedWords, "most_values", 400)
-    for tokenizer in (BytePairs, ByteLevelPairs, WordPieces):
+    for tokenizer in (BytePairs, ByteLevelPairs, WordPieces, NGrams):
         monkeypatch.setattr(tokenizer, "most_words", 3)
 
 
@@ -66,8 +66,13 @@ def check(shared, alone, pair=False):
         np.testing.assert_allclose(logits, alone.logits(item), atol=1e-4)
 
 
-@pytest.mark.parametrize("arch", ["ffn", "conv"])
-@pytest.mark.parametrize("embedding", [*made.EMBEDDINGS, "bytelevel"])
+@pytest.mark.parametrize(
+    ("arch", "embedding"),
+    [
+        *((arch, embedding) for arch in ("ffn", "conv") for embedding in (*made.EMBEDDINGS, "bytelevel")),
+        ("ffn", "ngrams"),
+    ],
+)
 @pytest.mark.usefixtures("_small_caches")
 def test_embeddings(tmp_path, embedding, arch):
     path = made.write_packed(made.write_student(tmp_path / "s", arch, embedding, max_tokens=64))

@@ -73,10 +73,11 @@ def test_models_of_the_zoo(name):
     check(zoo_file(name))
 
 
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", [*made.EMBEDDINGS, "ngrams"])
 def test_students_of_every_tokenizer(tmp_path, embedding):
     pytest.importorskip("wasmtime")
-    arch, pooling = {"hash": ("gru", "last"), "char": ("ffn", "both")}.get(embedding, ("conv", "max"))
+    kinds = {"hash": ("gru", "last"), "char": ("ffn", "both"), "ngrams": ("ffn", "mean")}
+    arch, pooling = kinds.get(embedding, ("conv", "max"))
     check(made.write_packed(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling)))
 
 

@@ -1,11 +1,13 @@
 """N-grams: those of a text, their fingerprints, which are chosen, and that packed files read them as training does."""
 
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import packed_students as made
 import pytest
 import tiny
+from c_parity import TEXTS, both, check
 from damage import assemble, take_apart
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,11 +19,13 @@ from common.errors import UserError
 from common.kinds.registry import MULTILABEL, NUMBERS, TAGS
 from compression.evaluation.packed import load_packed
 from compression.packing import pack_student
-from compression.packing.streams import Streams
+from compression.packing import streams as packing
 from compression.packing.vocabulary import PackedNGrams
-from compression.runtime import NGrams, PackedError, load_bytes
+from compression.runtime import NGrams, PackedError, fingerprint_bits, fingerprint_of, load, load_bytes
+from compression.runtime.native import load_native
 from compression.runtime.reader import Reader
 from compression.runtime.vocabulary import Fingerprints
+from compression.runtime.weights import Streams
 from compression.shrinking.chain import compress
 from compression.tokenizers.ngrams import NGramTokenizer, choose_ngrams
 
@@ -34,7 +38,7 @@ WORDS = [
 """The n-grams of "It's a no!", in order."""
 
 
-def tokenizer_of(ngrams, bits=30, max_tokens=512):
+def tokenizer_of(ngrams, bits=27, max_tokens=512):
     fingerprints = {zlib.crc32(ngram.encode()) % 2**bits: ngram for ngram in ngrams}
     return NGramTokenizer([fingerprints[number] for number in sorted(fingerprints)], bits, max_tokens)
 
@@ -154,22 +158,24 @@ def test_rows_without_a_label_are_not_read_and_some_are_needed():
 
 @given(numbers=st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=50), bits=st.sampled_from([7, 19, 32]))
 def test_fingerprints_come_back(numbers, bits):
-    tokenizer = made.ngrams()
     fingerprints = sorted({number % 2**bits for number in numbers})
-    tokenizer = type("Tokenizer", (), {"fingerprints": fingerprints, "bits": bits, "vocab_size": len(fingerprints) + 1})
-    packed, streams = PackedNGrams(tokenizer), Streams()
+    packed = PackedNGrams(SimpleNamespace(fingerprints=fingerprints, bits=bits, vocab_size=len(fingerprints) + 1))
+    written, read = packing.Streams(), Streams()
+    packed.write(written)
+    found = Fingerprints(Reader(bytes(written.header.data)), read)
+    for array, (stored, _) in zip(read.main, written.main, strict=True):
+        array.values = stored.values
+    assert list(found.ngrams()._ids) == fingerprints
+    assert found.rows == 1 + len(fingerprints)
+
+
+def test_an_ngram_takes_less_than_ten_bits():
+    words = {fingerprint_of(f"word{number}", fingerprint_bits(3000)) for number in range(3000)}
+    packed = PackedNGrams(SimpleNamespace(fingerprints=sorted(words), bits=19, vocab_size=len(words) + 1))
+    streams = packing.Streams()
     packed.write(streams)
-    stream, carried = packed.encode(b"")
-    reader = Reader(stream + b"more")
-    read = Fingerprints(Reader(bytes(streams.header.data)))
-    assert list(read.ngrams(reader)._ids) == fingerprints
-    assert (read.rows, carried, bytes(reader.rest())) == (1 + len(fingerprints), 0, b"more")
-
-
-def test_an_ngram_takes_about_nine_bits(tmp_path):
-    tokenizer = made.ngrams()
-    stream, _ = PackedNGrams(tokenizer).encode(b"")
-    assert len(stream) * 8 < 9.7 * len(tokenizer.fingerprints)
+    bits = 8 * len(streams.header.data) + sum(array.cost for array, _ in streams.main)
+    assert bits < 9.5 * len(words)
 
 
 @pytest.mark.parametrize("pair", [False, True])
@@ -187,21 +193,33 @@ def test_a_packed_file_answers_as_pytorch(tmp_path, pair):
     assert np.abs(model.logits(texts) - torch_logits(folder, texts)).max() < 1e-4
 
 
-def test_damaged_fingerprints_are_refused(tmp_path):
-    folder = made.write_student(tmp_path / "s", "ffn", "ngrams", "affine-row")
-    header, rest = take_apart(pack_student(folder))
-    stream, _ = PackedNGrams(made.ngrams()).encode(b"")
-    start = rest.index(stream)
-    before, after = rest[:start], rest[start + len(stream) :]
-    for damaged, message in (
-        (b"\xff" * 1000, "end too early, or too late"),
-        (stream[:-1] + bytes([stream[-1] | 128]), "end too early, or too late"),
-        (b"\xff" * 100 + stream, "is too large"),
+@pytest.mark.parametrize("size", [2, made.VOCAB])
+def test_the_c_runtime_reads_the_same_ngrams(tmp_path, c_library, size):
+    """Cut at 50 tokens, so that every text's order of n-grams counts."""
+    theirs, ours = both(tmp_path, "ffn", "ngrams", max_tokens=50, vocab_size=size, pair=size == 2)
+    assert ours.embedding == "ngrams"
+    check(
+        theirs,
+        ours,
+        [*TEXTS, "", "x", "film " * 90, "\ud55c\uad6d\uc5b4 \u4e2d\u6587", "\u2019\u03c3\u03c2\u2019s na\u00efve"],
+    )
+
+
+def test_damaged_fingerprints_are_refused(tmp_path, c_library):
+    """The header has the bits of a fingerprint, and the number of n-grams."""
+    path, count = tmp_path / "damaged.fwt", made.VOCAB - 1
+    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "ffn", "ngrams")))
+    place = header.index(bytes([14, count]))
+    for bits, number, message in (
+        (7, count, "a fingerprint of an n-gram is too large"),
+        (33, count, "a field has the unknown value 33"),
+        (14, 0, "a size in the file is zero"),
+        (14, count + 1, None),
     ):
-        with pytest.raises(PackedError, match=message):
-            load_bytes(assemble(header, before + damaged + after))
-    with pytest.raises(PackedError, match="end too early, or too late"):
-        load_bytes(assemble(header, before + stream[:40]))
+        path.write_bytes(assemble(header[:place] + bytes([bits, number]) + header[place + 2 :], rest))
+        for read in (load, load_native):
+            with pytest.raises(PackedError, match=message if read is load else None):
+                read(path)
 
 
 def test_ngrams_are_for_an_ffn(tmp_path):

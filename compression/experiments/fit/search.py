@@ -32,9 +32,10 @@ from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
 _CPU = torch.device("cpu")
-_STEPS = 3000
+_STEPS = 1500
 """Optimizer steps of a training, if there is time for them."""
-_MOST_EPOCHS = 60
+_USUAL_EPOCHS = (15, 40)
+"""Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 3
 """A slow student is tried if there is time for so many."""
 _SHARE = 0.25
@@ -139,7 +140,7 @@ class Search:
     def _epochs(self, candidate: Candidate) -> int:
         """Return the number of epochs that a candidate is trained for."""
         steps = math.ceil(self.rows / self.batch_size)
-        usual = max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, round(_STEPS / steps)))
+        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
         arch = candidate.flags["student_arch"]
         measured = self.epoch_seconds or {"ffn": self.rows / _ROWS_A_SECOND}
         reference = min(measured, key=lambda name: _SLOWER[name])

@@ -14,9 +14,6 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.Cla
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Match, ast.FunctionDef, ast.ClassDef)
 LEFT = {
     "benchmarks": (7, 81, 2),
-    "common/data": (0, 6, 2),
-    "common/kinds": (0, 3, 1),
-    "common/training": (0, 6, 0),
     "compression/analysis": (2, 6, 2),
     "compression/augmentation": (0, 16, 5),
     "compression/evaluation": (1, 9, 1),

@@ -173,8 +173,8 @@ def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
 
 def _start(answer: requests.Response) -> int:
     """Return the position of a partial response's first byte, -1 if it is not given (RFC 9110, section 14.4)."""
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(found[1]) if found else -1
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else -1
 
 
 def _promise(answer: requests.Response, done: int) -> _Promise:

@@ -1,12 +1,6 @@
 """One label a text: int64 [n], -1 if unknown."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-import numpy as np
-
-from common.kinds.base import Definition, Kind, classification_scores
+from common.kinds.base import Kind
 
 
 class Labels(Kind):
@@ -18,9 +12,3 @@ class Labels(Kind):
     one_class = True
     fits = True
     for_fairseq = True
-
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
-        """Return the task's metrics; see `classification_scores`."""
-        return classification_scores(task, labels, chosen)

@@ -13,7 +13,7 @@ import numpy as np
 
 from common.config import nearest
 from common.data.readers.records import as_sentence, kind_of
-from common.data.readers.tables import TABLES, as_label, column_names, read_rows, text_columns
+from common.data.readers.tables import TABLES, as_label, column_names, place, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
@@ -59,10 +59,10 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
             if words is not None and len(values) != words[row]:
                 raise UserError(f"{len(values)} tags for {words[row]} words")
             if row in answers and not np.array_equal(answers[row][1], values):
-                raise UserError(f"the answer differs from that in {_place(kind, answers[row][0])} for the same text")
+                raise UserError(f"the answer differs from that in {place(kind, answers[row][0])} for the same text")
             answers.setdefault(row, (line, values))
         except UserError as error:
-            raise UserError(f"{path} {_place(kind, line)}: {error}") from None
+            raise UserError(f"{path} {place(kind, line)}: {error}") from None
     if missing := [row for row in first if row not in answers]:
         text = " | ".join(column[missing[0]] for column in rows.sentences())
         raise UserError(
@@ -70,10 +70,6 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
         )
     values = [answers[row][1] for row in first]
     return np.stack(values) if words is None else padded(np.concatenate(values), words)
-
-
-def _place(kind: str, line: int) -> str:
-    return f"{'row' if kind == '.parquet' else 'line'} {line}"
 
 
 def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:

@@ -128,5 +128,6 @@ def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iter
                 sources.append(row)
                 edited.append((*texts[:side], editor.edit(texts[side], rng), *texts[side + 1 :]))
         columns = [list(column) for column in zip(*edited, strict=True)] or [[] for _ in rows.sentences()]
-        labels, second = rows.kind.unknown_like(rows.labels, len(sources)), columns[1] if len(columns) == 2 else None
+        labels = rows.kind.unknown_labels(len(sources), rows.labels.shape[1:])
+        second = columns[1] if len(columns) == 2 else None
         yield Split(columns[0], second, labels, np.array(sources, np.int64), rows.kind)

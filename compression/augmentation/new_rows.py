@@ -50,7 +50,7 @@ class NewRows(Step):
     def _write_texts(self, out: Path, inputs: Inputs, rows: Split) -> None:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
         train = read_split(split_file(inputs, "train"), "")
-        labels, sources = train.kind.unknown_like(train.labels, len(rows)), np.full(len(rows), -1)
+        labels, sources = train.kind.unknown_labels(len(rows), train.labels.shape[1:]), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
         leaking, keys = np.zeros(len(rows), bool), near_keys(rows)
         for file in held_out_files(inputs["splits"], self.task):

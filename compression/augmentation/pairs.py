@@ -199,7 +199,7 @@ class PairTask:
             numbers = np.arange(first_row, first_row + len(rows))
             found = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3)
             row, first, second = found.T
-            unknown = train.kind.unknown_like(train.labels, len(row))
+            unknown = train.kind.unknown_labels(len(row), train.labels.shape[1:])
             labels = train.labels[row] if self.method == "closure" else unknown
             columns = ([texts.texts[i] for i in column] for column in (first, second))
             advance(len(rows))

@@ -32,7 +32,7 @@ from compression.distillation.dataset import (
 )
 from compression.distillation.pruning import pruning_callback
 from compression.distillation.settings import (
-    AlignPhaseSettings,
+    AlignSettings,
     DistillSettings,
     InitSettings,
     LossSettings,
@@ -74,7 +74,7 @@ class Distill(Step):
     rows: RowsSettings
     train: TrainSettings
     init: InitSettings
-    align: AlignPhaseSettings | None
+    align: AlignSettings | None
     """How it is aligned with the teacher; None if it is not."""
     prune: PruneSettings | None
     """How it is pruned while it is trained; None without --prune-aware."""
@@ -101,7 +101,7 @@ class Distill(Step):
             rows=settings.part(RowsSettings),
             train=settings.part(TrainSettings),
             init=settings.part(InitSettings),
-            align=settings.part(AlignPhaseSettings) if settings.aligns else None,
+            align=settings.part(AlignSettings) if settings.aligns else None,
             prune=settings.part(PruneSettings).of_weights() if settings.prune_aware else None,
             definition=task,
             teacher=find_teacher(settings, task),
@@ -191,8 +191,10 @@ class Distill(Step):
         arch, align = self.objective.student_arch, self.align
         if init.start_from:
             inputs["general"] = artifact_at(find_general(paths, init.start_from, arch, student, task))
-        elif student.embedding_type == "bpe" and (pieces := self._byte_pairs()):
-            inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
+        elif student.embedding_type == "bpe":
+            pieces = self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
+            if pieces:
+                inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
         if (other := init.embedding_init) not in ("vectors", "teacher", "random"):
             inputs["embedding"] = artifact_at(runnable_teacher(paths, task, f"--embedding-init {other}", other))
         if flag := self._teacher_flag():
@@ -203,11 +205,6 @@ class Distill(Step):
             if align is not None:
                 check_alignment(align, arch, student, check_layers(flag, student, arch, folder), folder.name)
         return inputs
-
-    def _byte_pairs(self) -> tuple[Path, Path] | None:
-        """Return the user's own byte pairs and vectors, or BPEmb's; None if they are trained on the task's text."""
-        student = self.student
-        return self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
 
     def _teacher_flag(self) -> str:
         """Return the first flag that needs the teacher model, not only its logits; empty if none does."""

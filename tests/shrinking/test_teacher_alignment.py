@@ -101,7 +101,7 @@ def test_alignment_is_in_the_key_and_the_name_only_if_something_is_aligned():
     aligned = [record(align_hidden=1.0), record(align_hidden=2.0), record(align_hidden=1.0, hidden_loss="cosine")]
     assert len({str(each) for each in aligned}) == len({name for _, name in aligned}) == 3
     assert aligned[0][0]["tuning"]["align"]["align_hidden"] == 1.0
-    assert "align_first" not in aligned[0][0]["tuning"]["align"]
+    assert record(align_hidden=1.0, align_first=1) == aligned[0]
 
 
 def test_a_later_command_aligns_as_the_distillation_did_unless_told_otherwise(workspace):

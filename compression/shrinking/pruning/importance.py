@@ -57,20 +57,20 @@ def column_sums(matrix: Matrix) -> torch.Tensor:
     return (value * value.grad).sum(0).detach()
 
 
-def left(importances: torch.Tensor, share: float, flag: str, kind: str) -> int:
-    """Return how many units of a layer are left without a share of them.
+def most_important(importances: torch.Tensor, share: float, flag: str, kind: str) -> torch.Tensor:
+    """Return the indices of the units of a layer to keep, ascending, to remove a share of them.
 
     flag, kind: for the message of the UserError that is raised if none would be left.
     """
     width = len(importances)
-    stay = width - round(share * width)
-    if stay < 1:
+    count = width - round(share * width)
+    if count < 1:
         raise UserError(f"{flag} {share:g}: none of {width} {kind} would be left")
-    return stay
+    return best(importances, count)
 
 
 def best(importances: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the indices of the units to keep, ascending."""
+    """Return the indices of the `count` most important units, ascending."""
     return torch.argsort(importances, descending=True, stable=True)[:count].sort().values
 
 

@@ -1,5 +1,7 @@
 """Structured pruning: removes units of encoders and of the classifier, with every weight that reads or feeds them.
 
+Of transformers, it also removes whole attention heads and whole layers.
+
 Attention between texts reads units without a weight. Their derivative d logit / dm (see
 compression.shrinking.pruning.importance) is then the sum of the unit's outputs times their gradients.
 """
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.errors import UserError
 from compression.runtime.shapes import GATES
 from compression.shrinking.pruning.importance import (
     Gates,
@@ -21,7 +24,7 @@ from compression.shrinking.pruning.importance import (
     column_sums,
     importance,
     keep_rows,
-    left,
+    most_important,
     select,
     take_columns,
 )
@@ -52,7 +55,7 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     scores = _importance(student, encoded, layers, composition, hidden)
 
     def to_keep(layer: nn.Module) -> torch.Tensor:
-        return best(scores[layer], left(scores[layer], share, "--prune-units", "units"))
+        return most_important(scores[layer], share, "--prune-units", "units")
 
     kept, composed = list(map(to_keep, layers)), list(map(to_keep, composition))
     widths = list(map(_units, layers))
@@ -78,6 +81,50 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     widths_left = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
     widths_left |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
     return {**widths_left, "cls_hidden_dim": len(first.bias)}
+
+
+def remove_heads(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:
+    """Remove a share of the attention heads, the same number in each layer, in place (Michel et al., 2019).
+
+    A head's importance is computed as that of a single unit read by `attention.output`. encoded: a sample of training
+    text. Returns the sizes left, by their names in the student's settings. Raises UserError if the student has no
+    heads, or if a layer would have none left.
+    """
+    if not student.reads_together:
+        raise UserError("--prune-heads: only transformers have attention heads")
+    encoder = student.encoder
+    attentions = [block.attention for block in encoder.blocks if hasattr(block, "attention")]
+    width = encoder.size.attention // encoder.size.heads
+
+    def gradients() -> Gates:
+        return {attention: column_sums(attention.output.weight).view(-1, width).sum(1) for attention in attentions}
+
+    for attention, of_heads in importance(student, encoded, gradients).items():
+        heads = most_important(of_heads, share, "--prune-heads", "heads")
+        units = (heads[:, None] * width + torch.arange(width)).flatten()
+        for layer in (attention.query, attention.key, attention.value):
+            keep_rows(layer, units)
+        attention.output.weight = take_columns(attention.output.weight, units)
+        attention.heads = len(heads)
+    encoder.size = encoder.size._replace(heads=attentions[0].heads, head_dim=width)
+    return {"heads": encoder.size.heads, "head_dim": width}
+
+
+def drop_layers(student: Student, count: int) -> dict[str, int]:
+    """Remove the last layers, or iterations of a recursive student, in place.
+
+    Removing the last layers costs less accuracy than removing others (Sajjad et al., 2020). Returns the depth left, by
+    its name in the student's settings. Raises UserError if no layer would be left.
+    """
+    if not student.reads_together:
+        raise UserError("--drop-layers: only transformers have layers that can be removed")
+    encoder = student.encoder
+    depth = encoder.depth - count
+    if depth < 1:
+        raise UserError(f"--drop-layers {count}: none of {encoder.depth} layers would be left")
+    encoder.blocks, encoder.adapters = encoder.blocks[:depth], encoder.adapters[:depth]
+    encoder.depth, encoder.size = depth, encoder.size._replace(depth=depth)
+    return {"iterations" if encoder.size.arch == "recursive" else "layers": depth}
 
 
 def _layers_of(encoder: nn.Module | None) -> Layers:

@@ -74,11 +74,6 @@ class RowsSettings(Settings):
         """Names of the augmented rows to learn from, without duplicates."""
         return () if self.only_original_data else tuple(dict.fromkeys(self.augmented))
 
-    @property
-    def draws_a_share(self) -> bool:
-        """Whether some rows are left out at random."""
-        return self.downsample_data < 1 or self.bootstrap_data_ratio < 1
-
 
 class InitSettings(Settings):
     """Initialisation."""

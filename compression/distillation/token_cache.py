@@ -25,7 +25,7 @@ _METHOD = 1
 def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the cache, or encoded and saved there."""
     by_word = [split.kind.name] if split.kind.by_word else []
-    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
+    identity = fingerprint([_METHOD, tokenizer.identity, tokenizer.max_tokens, split.text_fingerprint, *by_word])
     folder = cache / identity
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
     columns += ["word_starts"] if split.kind.by_word else []

@@ -25,14 +25,12 @@ class Kind:
     """Number of a kind that has both bits."""
     has_probabilities: ClassVar[bool] = True
     """Whether its files have a temperature."""
+    has_threshold: ClassVar[bool] = True
+    """Whether its files may have a threshold, if there are two labels."""
 
     def outputs(self, labels: Sequence[str]) -> int:
         """Return the number of a model's outputs."""
         return len(labels)
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return whether a file may have a threshold."""
-        return len(labels) == 2
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """Return probabilities, float32 [..., outputs]; for numbers, these. Raises PackedError if there are none."""
@@ -58,10 +56,7 @@ class SeveralLabels(Kind):
 
     name = "multilabel"
     bits = MULTILABEL
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
+    has_threshold = False
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """Return sigmoids."""
@@ -80,15 +75,11 @@ class ANumber(Kind):
     """A number a text, scaled to [0, 1]."""
 
     name = "numbers"
-    has_probabilities = False
+    has_probabilities = has_threshold = False
 
     def outputs(self, labels: Sequence[str]) -> int:
         """Return 1."""
         return 1
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """Return the numbers, [texts, 1]."""
@@ -108,11 +99,7 @@ class TagsOfWords(Kind):
 
     name = "tags"
     bits = BY_WORD
-    has_probabilities = False
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
+    has_probabilities = has_threshold = False
 
     def answers(self, model: Any, texts: Sequence) -> list:
         """Return a list of tags for each text."""
@@ -133,10 +120,6 @@ class PartsOfContexts(Kind):
     name = "answers"
     bits = BY_WORD
     has_probabilities = False
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return True: the least probability of an answer, for questions that may have none."""
-        return True
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """Raise PackedError."""

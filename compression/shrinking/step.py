@@ -212,7 +212,8 @@ class Shrink(Step):
             **{cls.kind(): settings.part(cls.group())},
         )
         changes: dict[str, Any] = {}
-        if tuning or (settings.draws_a_share and step.reads() & {"text", "train"}):
+        draws = min(settings.downsample_data, settings.bootstrap_data_ratio) < 1
+        if tuning or (draws and step.reads() & {"text", "train"}):
             changes |= {"rows": settings.part(RowsSettings), "seed": settings.seed}
         if tuning or "held out" in step.reads():
             changes["select_on"] = settings.select_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ class Tokenizer:
     word_format: str
     """Format of words that are encoded one by one: with the space, if that is a token."""
     identity: str
-    """Equal for tokenizers that give the same tokens."""
+    """Equal for tokenizers that give the same tokens up to `max_tokens`."""
 
     def encode(self, sentences: list[str]) -> EncodedText:
         """Return the token ids of every sentence; an empty one gets one token."""
@@ -84,4 +85,6 @@ class TeacherTokenizer(PieceTokenizer):
 
     def cut_at(self, max_tokens: int) -> TeacherTokenizer:
         """Return the same tokenizer with another length at which text is cut."""
-        raise NotImplementedError
+        tokenizer = copy.copy(self)
+        tokenizer.max_tokens = max_tokens
+        return tokenizer

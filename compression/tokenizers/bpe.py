@@ -36,7 +36,7 @@ class BpeTokenizer(PieceTokenizer):
         except UserError as error:
             raise UserError(f"{'byte pairs' if isinstance(model, bytes) else model}: {error}") from None
         self.kept, self.pieces, self.max_tokens = self.model.kept, self.model.pieces, max_tokens
-        self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {max_tokens}"
+        self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()}"
         self.runtime = self.model.byte_pairs()
 
     @classmethod

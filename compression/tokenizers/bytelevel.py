@@ -49,7 +49,7 @@ class ByteLevelTokenizer(TeacherTokenizer):
             raise UserError("byte-level pairs: a piece is not of GPT-2's characters for bytes")
         self.pieces = [UNKNOWN_PIECE, *(symbol for symbol in symbols if symbol not in self.unused)]
         content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
-        self.identity = f"byte-level {content} {prefix} {max_tokens}"
+        self.identity = f"byte-level {content} {prefix}"
         self.symbols = [as_bytes(symbol) for symbol in symbols]
         # Without a row, a byte is unknown, and a merge is split again.
         without_row = [UNKNOWN] * len(BYTES) + [UNUSED] * len(self.merges)
@@ -74,10 +74,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
-
-    def cut_at(self, max_tokens: int) -> ByteLevelTokenizer:
-        """Return the same tokenizer with another length at which text is cut."""
-        return ByteLevelTokenizer(self.merges, self.unused, self.prefix, max_tokens)
 
     @property
     def begins_word(self) -> np.ndarray:

@@ -19,8 +19,7 @@ class CharTokenizer(Tokenizer):
     word_format = Characters.word_format
 
     def __init__(self, max_tokens: int) -> None:
-        self.max_tokens = max_tokens
-        self.identity = f"char {max_tokens}"
+        self.max_tokens, self.identity = max_tokens, "char"
         self._characters = Characters()
 
     def encode(self, sentences: list[str]) -> EncodedText:

@@ -29,7 +29,7 @@ class HashTokenizer(Tokenizer):
         """Raises UserError if a code would not fit into 32 bits."""
         self.codes = vocab_size * shared_rows(vocab_size, hash_ratio)
         self.max_tokens = max_tokens
-        self.identity = f"hash {self.codes} {max_tokens}"
+        self.identity = f"hash {self.codes}"
         if self.codes > np.iinfo(np.int32).max:
             raise UserError(f"--vocab-size {vocab_size}: too large for hash embeddings of ratio {hash_ratio}")
 

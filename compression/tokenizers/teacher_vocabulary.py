@@ -144,8 +144,8 @@ def _separators(processor: Mapping[str, Any]) -> int:
     if processor.get("type") != "TemplateProcessing":
         return 2 if processor.get("type") == "RobertaProcessing" else 1
     kinds = ["Sequence" in part for part in processor.get("pair", ())]
-    first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
-    return last - first - 1
+    first = kinds.index(True)
+    return kinds.index(True, first + 1) - first - 1
 
 
 def _fairseq_vocabulary(folder: Path, name: str) -> TeacherVocabulary:

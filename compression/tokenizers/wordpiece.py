@@ -24,7 +24,7 @@ class WordPieceTokenizer(TeacherTokenizer):
         """pieces: in the order of the embedding's rows, the unknown piece first."""
         self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens
         digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
-        self.identity = f"wordpiece {digest} {lowercase} {max_tokens}"
+        self.identity = f"wordpiece {digest} {lowercase}"
         self.runtime = WordPieces(pieces, lowercase)
 
     @classmethod
@@ -39,10 +39,6 @@ class WordPieceTokenizer(TeacherTokenizer):
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"lowercase": self.lowercase, "pieces": self.pieces})
-
-    def cut_at(self, max_tokens: int) -> WordPieceTokenizer:
-        """Return the same tokenizer with another length at which text is cut."""
-        return WordPieceTokenizer(self.pieces, self.lowercase, max_tokens)
 
     @property
     def begins_word(self) -> np.ndarray:

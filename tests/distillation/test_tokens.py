@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from common.data.split import Split
 from common.kinds.ragged import EncodedText
 from compression.distillation.token_cache import cached_tokens
-from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import CharTokenizer, HashTokenizer
 
 TEXTS = st.lists(st.lists(st.integers(0, 99), max_size=7), min_size=1, max_size=9)
 

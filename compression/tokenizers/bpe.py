@@ -41,11 +41,9 @@ class BpeTokenizer(PieceTokenizer):
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> BpeTokenizer:
-        """Return the tokenizer of a sentencepiece model. Raises UserError if it is none that can be packed."""
         return cls(file, max_tokens)
 
     def save(self, folder: Path) -> None:
-        """Copy the model into a student's folder."""
         (folder / self.file).write_bytes(self.model_bytes)
 
     def encode(self, sentences: list[str]) -> EncodedText:

@@ -61,7 +61,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> ByteLevelTokenizer:
-        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         lists = [saved.get("merges"), saved.get("unused")] if isinstance(saved, dict) else [None]
         if not all(isinstance(one, list) and all(isinstance(piece, str) for piece in one) for one in lists):
@@ -72,7 +71,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
             raise UserError(f"{file}: {error}") from None
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
 
     @property

@@ -21,7 +21,7 @@ VOCABULARY_SIZE = 1 + len(ALPHABET)
 
 
 class CharTokenizer(Tokenizer):
-    """Lower-cased characters without accents. Nothing is learned or stored."""
+    """Lower-cased characters without accents, one id each. Nothing is learned or stored."""
 
     word_format = Characters.word_format
 
@@ -30,7 +30,6 @@ class CharTokenizer(Tokenizer):
         self._characters = Characters()
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return one id per character, width 1."""
         encoded = [self._characters.encode(sentence) for sentence in sentences]
         ids = np.frombuffer(b"".join(encoded), np.uint8).astype(np.int32)[:, None]
         return EncodedText.from_flat(ids, np.array([*map(len, encoded)], np.int64), (OTHER,), self.max_tokens)
@@ -55,7 +54,6 @@ class HashTokenizer(Tokenizer):
             raise UserError(f"--vocab-size {vocab_size}: too large for hash embeddings of ratio {hash_ratio}")
 
     def encode(self, sentences: list[str]) -> EncodedText:
-        """Return three codes per word, width 3."""
         index: dict[str, int] = {}  # distinct words, in order of appearance
         words = [[index.setdefault(word, len(index)) for word in split_words(sentence)] for sentence in sentences]
         encoded = EncodedText.from_lists(words, width=1, empty=(len(index),), max_tokens=self.max_tokens)

@@ -29,7 +29,6 @@ class WordPieceTokenizer(TeacherTokenizer):
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> WordPieceTokenizer:
-        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"lowercase", "pieces"}
         if not is_known or not all(isinstance(piece, str) for piece in saved["pieces"]):
@@ -37,7 +36,6 @@ class WordPieceTokenizer(TeacherTokenizer):
         return cls(saved["pieces"], bool(saved["lowercase"]), max_tokens)
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"lowercase": self.lowercase, "pieces": self.pieces})
 
     @property
@@ -46,7 +44,6 @@ class WordPieceTokenizer(TeacherTokenizer):
         return np.array([piece[0].isalnum() for piece in self.pieces])
 
     def without(self, rows: Collection[int]) -> WordPieceTokenizer:
-        """Return a tokenizer without some pieces; the other rows keep their order."""
         dropped = set(rows)
         kept = [piece for row, piece in enumerate(self.pieces) if row not in dropped]
         return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)

@@ -172,7 +172,7 @@ class Kind:
         return ()
 
     def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which values are known: bool [n], or [n, values] if a row has several."""
+        """Return which rows (or words, or answers) have a label: bool [n], or [n, words] if they are padded."""
         return ~np.isnan(labels) if np.isnan(self.unknown) else labels >= 0
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
@@ -265,16 +265,12 @@ class Kind:
 
     # Saved predictions
 
-    def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
-        """Return which saved predictions have a label, bool [n]. labels: as `from_predictions` returns them."""
-        return self.known(labels)
-
     def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
         """Return the columns of saved predictions: `label` and `prediction`, one value a row (or word)."""
         import pyarrow as pa
 
         dtype = np.promote_types(self.dtype, np.int64)
-        label = pa.array(labels.astype(dtype), mask=~self.labelled_predictions(labels))
+        label = pa.array(labels.astype(dtype), mask=~self.known(labels))
         return {"label": label, "prediction": pa.array(chosen.astype(dtype))}
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:

@@ -18,7 +18,6 @@ from common.kinds.base import (
     check_probabilities,
     index_of,
     items_of,
-    shares,
 )
 from common.kinds.ragged import fixed_lists
 
@@ -90,9 +89,9 @@ class Multilabel(Kind):
     def shape(self, task: Definition) -> tuple[int, ...]:
         return (len(task.labels),)
 
-    def labelled(self, labels: np.ndarray) -> np.ndarray:
-        """Return which rows have a list of labels, even an empty one, bool [n]."""
-        return ~np.isnan(labels).any(1)
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Return which rows have a list of labels, even an empty one, bool [n]. Unknown ones are NaN, or -1 if saved."""
+        return (labels >= 0).all(1)
 
     def column(self, labels: np.ndarray) -> pa.Array:
         import pyarrow as pa
@@ -105,12 +104,8 @@ class Multilabel(Kind):
     def counts(self, labels: np.ndarray, task: Definition) -> np.ndarray:
         return np.nansum(labels, 0, np.float64).astype(np.int64)
 
-    def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
-        counts = self.counts(labels, task)
-        return shares(dict(zip(task.labels, counts.tolist(), strict=True)), np.count_nonzero(self.labelled(labels)))
-
     def labels_of_a_row(self, labels: np.ndarray) -> dict[str, Any]:
-        counts = labels[self.labelled(labels)].sum(1)
+        counts = labels[self.known(labels)].sum(1)
         mean = round(float(counts.mean()), 4) if len(counts) else 0.0
         return {"labels_a_row": mean, "none": int((counts == 0).sum())}
 
@@ -137,11 +132,8 @@ class Multilabel(Kind):
         def lists(values: np.ndarray) -> pa.Array:
             return pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.int64).ravel()), values.shape[1])
 
-        known = np.where(self.labelled(labels)[:, None], labels, -1)
+        known = np.where(self.known(labels)[:, None], labels, -1)
         return {"label": lists(known), "prediction": lists(chosen)}
-
-    def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
-        return (labels >= 0).all(1)
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return int64 [n, labels]. Raises ValueError if the column has no lists."""

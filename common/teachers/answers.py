@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from common.config import nearest
 from common.data.readers.records import as_sentence, kind_of
 from common.data.readers.tables import TABLES, as_label, column_names, place, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
-from common.kinds.base import finite_numbers
+from common.kinds.base import finite_numbers, index_of
 from common.kinds.ragged import padded
 from common.reading import regular_file
 from common.stopping import check
@@ -116,14 +115,5 @@ def _label_reader(task: Task, predicted: bool) -> Reader:
     """
     names, values = ({normalise(text): i for i, text in enumerate(texts)} for texts in (task.labels, task.values))
     index = {**values, **names} if predicted else {**names, **values}
-
-    def label(cell: Any) -> int:
-        text = as_label(cell)
-        if text not in index:
-            raise UserError(
-                f"unknown label {text[:80]!r}; expected {', '.join(task.labels)[:500]}{nearest(text, index)}"
-            )
-        return index[text]
-
-    read = task.kind.answer_reader(task, label, predicted)
+    read = task.kind.answer_reader(task, lambda cell: index_of(as_label(cell), index), predicted)
     return lambda cells: read(cells[0])

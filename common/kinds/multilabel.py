@@ -90,7 +90,7 @@ class Multilabel(Kind):
         return (len(task.labels),)
 
     def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which rows have a list of labels, even an empty one, bool [n]. Unknown ones are NaN, or -1 if saved."""
+        """Return which rows have a list of labels, even an empty one, bool [n]. Unknown ones are NaN, saved ones -1."""
         return (labels >= 0).all(1)
 
     def column(self, labels: np.ndarray) -> pa.Array:

@@ -13,9 +13,7 @@ NEAR = 8
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module, ast.ClassDef)
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Match, ast.FunctionDef, ast.ClassDef)
 LEFT = {
-    "compression/analysis": (2, 6, 2),
     "compression/augmentation": (0, 16, 5),
-    "compression/evaluation": (1, 9, 1),
     "compression/experiments": (5, 75, 7),
 }  # fmt: skip
 """Package -> how many places are left: built and passed with * or **, vague names, docstrings of private functions of

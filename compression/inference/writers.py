@@ -258,7 +258,7 @@ def make_writer(kind: Format, texts: Texts, model: Classifier, options: Options)
 
 
 def _lines(answers: Answers, row: Row, values: list, drops: Drops | None) -> str:
-    """Return an answer, and its explanation on a line below, indented by a tab."""
+    # An explanation is a line of its own, indented by a tab.
     return answers.lines(row, values) + ("" if drops is None else f"\t{explanation_text(drops)}\n")
 
 

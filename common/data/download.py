@@ -82,10 +82,8 @@ def _sibling(target: Path, suffix: str) -> Path:
 
 def _recorded(target: Path) -> str | None:
     """Return the checksum saved at the first download."""
-    try:
-        return _sibling(target, "sha256").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
+    file = _sibling(target, "sha256")
+    return file.read_text(encoding="utf-8").strip() if file.exists() else None
 
 
 def _is_right(target: Path, sha256: str | None) -> bool:

@@ -313,14 +313,14 @@ def items_of(cell: Any, separator: str) -> list[Any]:
     return cell
 
 
-def index_of(text: str, index: Mapping[str, int]) -> int:
-    """Return a label's index. Raises UserError, with the nearest name, for an unknown label."""
+def index_of(text: str, index: Mapping[str, int], what: str = "label") -> int:
+    """Return a label's index. Raises UserError, with the nearest name, for an unknown label. what: its name there."""
     from common.config import nearest
 
     if text not in index:
         names = list(index)
         listed = ", ".join([*names[:10], *(["..."] if len(names) > 10 else [])])
-        raise UserError(f"unknown label {text[:80]!r}; expected {listed}{nearest(text[:80], index)}")
+        raise UserError(f"unknown {what} {text[:80]!r}; expected {listed}{nearest(text[:80], index)}")
     return index[text]
 
 

@@ -19,7 +19,7 @@ from common.kinds.base import (
     index_of,
     items_of,
 )
-from common.kinds.ragged import fixed_lists
+from common.kinds.ragged import fixed_lists, to_fixed_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,9 +94,7 @@ class Multilabel(Kind):
         return (labels >= 0).all(1)
 
     def column(self, labels: np.ndarray) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.FixedSizeListArray.from_arrays(pa.array(labels.ravel(), pa.float32()), labels.shape[1])
+        return to_fixed_lists(labels)
 
     def from_column(self, column: pa.ChunkedArray) -> np.ndarray:
         return fixed_lists(column)
@@ -127,18 +125,11 @@ class Multilabel(Kind):
         return (chosen == labels).all(1)
 
     def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
-        import pyarrow as pa
-
-        def lists(values: np.ndarray) -> pa.Array:
-            return pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.int64).ravel()), values.shape[1])
-
-        known = np.where(self.known(labels)[:, None], labels, -1)
-        return {"label": lists(known), "prediction": lists(chosen)}
+        columns = {"label": np.where(self.known(labels)[:, None], labels, -1), "prediction": chosen}
+        return {name: to_fixed_lists(values.astype(np.int64)) for name, values in columns.items()}
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return int64 [n, labels]. Raises ValueError if the column has no lists."""
-        import pyarrow as pa
-
-        if not pa.types.is_fixed_size_list(column.type):
+        if not hasattr(column.type, "list_size"):
             raise ValueError(f"a column of type {column.type}")
         return fixed_lists(column)

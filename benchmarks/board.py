@@ -51,6 +51,7 @@ from common.errors import UserError
 from common.progress import say
 from common.seeds import DEFAULT_SEED
 from common.store.files import read_json, whole_file, write_json, write_text
+from common.teachers.huggingface.pretrained import quiet_transformers, resolve
 from common.teachers.packages import minilm
 from compression.runtime import load
 from compression.runtime.words import split_words
@@ -209,10 +210,10 @@ def frozen_minilm(job: Job) -> Outcome:
 def mean_vectors(texts: Sequence[str]) -> np.ndarray:
     """Return MiniLM's vector of each text, float32 [texts, 384]."""
     import torch
-    from transformers import AutoModel, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(minilm())
-    encoder = AutoModel.from_pretrained(minilm()).eval()
+    transformers = quiet_transformers()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm())
+    encoder = transformers.AutoModel.from_pretrained(minilm()).eval()
     vectors = np.empty((len(texts), encoder.config.hidden_size), np.float32)
     order = np.argsort([len(text) for text in texts])  # batches of texts of similar length have little padding
     for start in range(0, len(order), 64):

@@ -35,6 +35,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -51,7 +52,7 @@ from common.errors import UserError
 from common.progress import say
 from common.seeds import DEFAULT_SEED
 from common.store.files import read_json, whole_file, write_json, write_text
-from common.teachers.huggingface.pretrained import quiet_transformers, resolve
+from common.teachers.huggingface.pretrained import quiet_transformers
 from common.teachers.packages import minilm
 from compression.runtime import load
 from compression.runtime.words import split_words
@@ -74,16 +75,9 @@ class Rows:
     texts: list[str]
     labels: list[str]
 
-    def take(self, indices: Iterable[int]) -> "Rows":
+    def take(self, indices: Sequence[int]) -> "Rows":
         """Return some of the rows."""
-        indices = list(indices)
         return Rows([self.texts[index] for index in indices], [self.labels[index] for index in indices])
-
-    def parts(self) -> tuple["Rows", "Rows"]:
-        """Return nine tenths of the rows to learn from, and a tenth to choose settings on."""
-        order = np.random.default_rng(DEFAULT_SEED).permutation(len(self.texts))
-        tenth = len(order) // 10
-        return self.take(order[tenth:]), self.take(order[:tenth])
 
 
 @dataclasses.dataclass
@@ -132,6 +126,12 @@ def read_rows(path: Path) -> Rows:
         raise UserError(f"{path}: no column {error}") from None
 
 
+def parts(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of nine tenths of the rows, to learn from, and of a tenth, to choose settings on."""
+    order = np.random.default_rng(DEFAULT_SEED).permutation(count)
+    return order[count // 10 :], order[: count // 10]
+
+
 def fit(job: Job) -> Outcome:
     """Run `experiment.py fit`, and answer test with the packed file by NumPy."""
     output = job.folder / "model.fwt"
@@ -160,21 +160,16 @@ def logistic_regression(features: Any, labels: Sequence[str]) -> tuple[Any, str]
     """Return logistic regression of all rows, with the C that has the best accuracy on a tenth, and this C."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from sklearn.utils._testing import ignore_warnings
 
-    @ignore_warnings(category=ConvergenceWarning)  # 100 steps are enough for the last digit but one
-    def fitted(model: LogisticRegression, rows: np.ndarray) -> LogisticRegression:
-        return model.fit(features[rows], known[rows])
-
-    known = np.array(labels)
-    order = np.random.default_rng(DEFAULT_SEED).permutation(len(known))
-    held_out, learned = order[: len(order) // 10], order[len(order) // 10 :]
+    gold = np.array(labels)
+    learned, held_out = parts(len(gold))
     model, scores = LogisticRegression(warm_start=True, tol=1e-3), {}  # exact enough to choose
-    for strength in STRENGTHS:
-        fitted(model.set_params(C=strength), learned)
-        scores[strength] = (model.predict(features[held_out]) == known[held_out]).mean()
-    best = max(scores, key=scores.__getitem__)
-    return fitted(LogisticRegression(C=best), order), f"C = {best}"
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # 100 steps are enough
+        for strength in STRENGTHS:
+            model.set_params(C=strength).fit(features[learned], gold[learned])
+            scores[strength] = model.score(features[held_out], gold[held_out])
+        best = max(scores, key=scores.__getitem__)
+        return LogisticRegression(C=best).fit(features, gold), f"C = {best}"
 
 
 def tf_idf(job: Job, characters: bool = False) -> Outcome:
@@ -242,7 +237,7 @@ def fasttext(job: Job) -> Outcome:
 def fasttext_autotune(job: Job) -> Outcome:
     """Let fastText choose its own settings in the job's minutes, with its budget if it has one."""
     train, test = job.rows()
-    learned, held_out = train.parts()
+    learned, held_out = map(train.take, parts(len(train.texts)))
     names = label_numbers(train.labels)
     write_fasttext(job.folder / "validation.txt", held_out, names)
     words: list[object] = ["-autotune-validation", "validation.txt", "-autotune-duration", round(60 * job.minutes)]

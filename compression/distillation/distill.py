@@ -97,7 +97,7 @@ class Distill(Step):
             task=task.name,
             seed=settings.seed,
             student=student,
-            objective=settings.part(LossSettings),
+            objective=settings.part(LossSettings).effective(),
             rows=settings.part(RowsSettings),
             train=settings.part(TrainSettings),
             init=settings.part(InitSettings),

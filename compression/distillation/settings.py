@@ -8,6 +8,7 @@ from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
 from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
@@ -188,6 +189,11 @@ class LossSettings(LogitsSettings):
     """Student architecture. The thesis's old name emb-ffn means ffn."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
+
+    def effective(self) -> "LossSettings":
+        """Return the settings for a key: with the default temperature, if the loss has none."""
+        default = LossSettings.model_fields["temperature"].default
+        return self if LOSSES[self.loss].distributions else self.model_copy(update={"temperature": default})
 
 
 OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")

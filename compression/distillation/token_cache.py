@@ -30,8 +30,6 @@ def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRow
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
     columns += ["word_starts"] if split.kind.by_word else []
     max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
-    if cached := _read(folder, columns, max_tokens):
-        return cached
     with only_one(folder, "tokens of training rows", wait=True):
         if cached := _read(folder, columns, max_tokens):
             return cached

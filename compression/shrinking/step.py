@@ -158,7 +158,7 @@ class Tuning(Settings):
         """Return what the settings describe; None without --tune-epochs."""
         if not settings.tune_epochs:
             return None
-        objective = settings.part(LossSettings)
+        objective = settings.part(LossSettings).effective()
         return cls(
             objective=objective.model_copy(update={"alpha": 0.0}) if settings.guide == "student" else objective,
             train=TrainSettings(

@@ -14,6 +14,8 @@ from common.kinds.ragged import EncodedText
 
 UNKNOWN = 0
 """Row of the pieces that have no row of their own."""
+UNCUT = 2**31
+"""A number of tokens at which no text is cut."""
 
 
 class Tokenizer:

@@ -22,6 +22,7 @@ LETTERS = {**{byte: chr(byte) for byte in _SAME}, **{byte: chr(256 + i) for i, b
 """GPT-2's character for each byte, as vocabulary files have them; a space is Ġ."""
 SPACE = LETTERS[ord(" ")]
 _TO_BYTES = {ord(letter): chr(byte) for byte, letter in LETTERS.items()}
+"""GPT-2's characters to the runtime's: U+0000 to U+00FF, one per byte."""
 
 
 class ByteLevelTokenizer(TeacherTokenizer):
@@ -50,7 +51,7 @@ class ByteLevelTokenizer(TeacherTokenizer):
         self.pieces = [UNKNOWN_PIECE, *(symbol for symbol in symbols if symbol not in self.unused)]
         content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
         self.identity = f"byte-level {content} {prefix}"
-        self.symbols = [as_bytes(symbol) for symbol in symbols]
+        self.symbols = [symbol.translate(_TO_BYTES) for symbol in symbols]
         # Without a row, a byte is unknown, and a merge is split again.
         without_row = [UNKNOWN] * len(BYTES) + [UNUSED] * len(self.merges)
         self.states = [
@@ -93,11 +94,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
         merges = [merge for merge in self.merges if merge in needed]
         bytes_ = set(LETTERS.values())
         return ByteLevelTokenizer(merges, dropped & (needed | bytes_), self.prefix, self.max_tokens)
-
-
-def as_bytes(piece: str) -> str:
-    """Convert a piece from GPT-2's characters to the runtime's: U+0000 to U+00FF, one per byte."""
-    return piece.translate(_TO_BYTES)
 
 
 @lru_cache(maxsize=4)

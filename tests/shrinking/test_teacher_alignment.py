@@ -104,6 +104,15 @@ def test_alignment_is_in_the_key_and_the_name_only_if_something_is_aligned():
     assert record(align_hidden=1.0, align_first=1) == aligned[0]
 
 
+def test_a_temperature_is_in_no_key_of_a_loss_without_a_softmax():
+    def tuning(loss, temperature):
+        settings = CompressSettings(task="sst-2", teacher="t", tune_epochs=1, loss=loss, temperature=temperature)
+        return Quantize.of(settings, tiny.ROOT).tuning
+
+    assert tuning("mse", 1.0) == tuning("mse", 2.0)
+    assert tuning("kl", 1.0) != tuning("kl", 2.0)
+
+
 def test_a_later_command_aligns_as_the_distillation_did_unless_told_otherwise(workspace):
     recipe = {"quantizer": "ternary", "tune_epochs": 1, "batch_size": 16}
     chain = shrunk.compressed(workspace, "distill", "quantize", **shape(workspace, align_hidden=1.0, **recipe))

@@ -42,7 +42,7 @@ class TeacherStep(Step):
 
 
 def answers_of(task: Task) -> dict[str, Any]:
-    """Return the facts of a teacher's manifest that its task determines: name, labels, and kinds of text and labels."""
+    """Return the facts of a model's manifest that its task determines: name, labels, and kinds of text and labels."""
     return {
         "task": task.name,
         "labels": task.labels,

@@ -19,6 +19,7 @@ from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
 from common.teachers.guided import held_out_inputs, learning_inputs
 from common.teachers.layers import layers_config
+from common.teachers.step import answers_of
 from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
 from common.training.models import GENERAL, members_of, model_folder, read_config
@@ -131,10 +132,7 @@ class Distill(Step):
         facts: dict[str, Any] = {
             "kind": "student",
             "stage": "distilled",
-            "task": task.name,
-            "labels": task.labels,
-            "pair": task.pair,
-            "task_kind": task.kind.name,
+            **answers_of(task),
             "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": arch,
             "seed": self.seed,

@@ -140,16 +140,13 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the states of one or two sentences read as one text, [batch, time, width], special tokens included."""
-        return self._layers(sentences).hidden[-1]
+        return self.trace(*sentences, attention=False).hidden[-1]
 
-    def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
-        """Return all hidden states, attention maps and scores."""
-        return self._layers(sentences, [])
-
-    def _layers(self, sentences: Sentences, attended: Attended | None = None) -> Trace:
-        """Return all hidden states of the whole text, special tokens included; given a list, also attention."""
+    def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor], attention: bool = True) -> Trace:
+        """Return all hidden states and, with `attention`, attention maps and scores, which takes longer."""
         states, mask, lengths = self._start(sentences)
         hidden = [states]
+        attended: Attended | None = [] if attention else None
         for number in range(self.depth):
             first, second = (self.blocks[self.size.owner(part, number)] for part in LAYER_PARTS)
             adapters = self.adapters[number] or (nn.Identity(), nn.Identity())

@@ -22,7 +22,7 @@ class Point:
     """A seed group, or a model of the thesis.
 
     cost: bytes, or milliseconds per text; score: as in results.json; spread: sample standard deviation of the score, 0
-    for one seed; about: a description of several lines. kind: a peer is another library's model, a baseline a quoted
+    for one seed; description: of several lines. kind: a peer is another library's model, a baseline a quoted
     model that the thesis compares its own with.
     """
 
@@ -31,7 +31,7 @@ class Point:
     score: float
     spread: float = 0.0
     kind: Literal["student", "teacher", "peer", "quoted", "baseline"] = "student"
-    about: str = ""
+    description: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,40 +69,40 @@ def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[P
 
     If students were timed, a second panel follows, by milliseconds per text; no times are quoted.
     """
-    found = []
+    drawn = []
     for results in splits:
         timed = any(group.speed(MILLISECONDS) for group in results.groups if not group.is_teacher)
         for metric in results.metrics:
             tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
             title = f"{results.task}, {results.split}"
             sized = (*_points(results, metric, results.size_field), *_quoted(results, metric, quote))
-            found.append(Panel(title, metric, sized, results.size_field, tolerable))
+            drawn.append(Panel(title, metric, sized, results.size_field, tolerable))
             if timed:
                 points = tuple(_points(results, metric, MILLISECONDS))
-                found.append(Panel(title, metric, points, MILLISECONDS, tolerable))
-    return [panel for panel in found if panel.ours]
+                drawn.append(Panel(title, metric, points, MILLISECONDS, tolerable))
+    return [panel for panel in drawn if panel.ours]
 
 
 def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     """Return the groups whose cost and score are known, sorted by cost; other libraries' models last."""
-    found = []
+    points = []
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
             value, ratio, word = group.speed(cost), results.times_faster(group), "faster"
-            about = f"{cost_text(cost, value)} for one text" if value else ""
+            amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
             field = results.size_field_of(group)
             value, ratio, word = group.size(field), results.times_smaller(group, field), "smaller"
-            about = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
+            amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
-            lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", about]
+            lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
             if teacher and ratio and teacher is not group:
                 lines[-1] += f", {ratio_entry(ratio).text} times {word} than {teacher.name}"
-            found.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
-    return sorted(found, key=lambda point: (point.kind == "peer", point.cost))
+            points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
+    return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
 
 
 def cost_text(cost: str, value: float) -> str:
@@ -119,15 +119,15 @@ def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Poi
     """
     if quote is None or not results.split.startswith("test"):
         return []
-    found, task = [], quote.task or results.task
+    points, task = [], quote.task or results.task
     for point in quoted_points(task):
         if metric in point.metrics:
             score = point.metrics[metric]
-            about = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
-            about += f"\n{human_bytes(point.size_bytes)} on disk"
+            text = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
+            text += f"\n{human_bytes(point.size_bytes)} on disk"
             kind = "baseline" if point.baseline else "quoted"
-            found.append(Point(point.name, point.size_bytes, score, kind=kind, about=about))
-    return sorted(found, key=lambda point: point.cost)
+            points.append(Point(point.name, point.size_bytes, score, kind=kind, description=text))
+    return sorted(points, key=lambda point: point.cost)
 
 
 def skyline(candidates: Sequence[Point]) -> list[Point]:

@@ -46,8 +46,8 @@ def stat(values: Iterable[float | None]) -> Stat | None:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values, or None if there are none."""
-    found = stat(values)
-    return found.mean if found else None
+    summary = stat(values)
+    return summary.mean if summary else None
 
 
 def speed_of(row: Row, name: str) -> float | None:
@@ -149,9 +149,9 @@ class SplitResults:
         if group.is_teacher:
             return group
         teachers = [other for other in self.groups if other.is_teacher]
-        own = group.rows[0].get("teacher")
-        if own is not None:
-            return next((t for t in teachers if own in [row.get("model") for row in t.rows]), None)
+        teacher = group.rows[0].get("teacher")
+        if teacher is not None:
+            return next((t for t in teachers if teacher in [row.get("model") for row in t.rows]), None)
         return teachers[0] if len(teachers) == 1 else None
 
     @functools.cached_property
@@ -191,8 +191,8 @@ class SplitResults:
     @functools.cached_property
     def best_on_validation(self) -> bool:
         """Whether there is a best student, and it was chosen by its validation score."""
-        found = [group.validation(self.metrics[0]) for group in self._candidates]
-        return bool(found) and None not in found
+        scores = [group.validation(self.metrics[0]) for group in self._candidates]
+        return bool(scores) and None not in scores
 
     @functools.cached_property
     def _candidates(self) -> list[SeedGroup]:
@@ -207,12 +207,14 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
 
     If a model has two rows (it was evaluated twice), only the later one counts.
     """
-    found = []
-    for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
-        groups = grouped(own, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+    results = []
+    for (task, split), scored in grouped(rows, lambda row: (row["task"], row["split"])).items():
+        groups = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
         by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
-        found.append(split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
-    return found
+        results.append(
+            split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items()))
+        )
+    return results
 
 
 def split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:

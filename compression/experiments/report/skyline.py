@@ -45,19 +45,19 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) ->
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wanted = panels(splits, quote)
-    figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(wanted))), layout="constrained")
+    shown = panels(splits, quote)
+    figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(shown))), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    if not wanted:
+    if not shown:
         figure.text(0.5, 0.5, "no model has both a size and a score", ha="center")
         return figure
-    drawn = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
-    for number, (axes, panel) in enumerate(zip(drawn, wanted, strict=True)):
+    drawn = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for number, (axes, panel) in enumerate(zip(drawn, shown, strict=True)):
         _draw_panel(axes, panel, number)
     # Labels are placed in pixels, so the layout, which moves the axes, must be computed first.
     canvas.draw()
     figure.set_layout_engine("none")
-    for axes, panel in zip(drawn, wanted, strict=True):
+    for axes, panel in zip(drawn, shown, strict=True):
         _name_skyline(axes, panel)
     return figure
 
@@ -73,9 +73,14 @@ def _at(point: Point) -> tuple[float, float]:
 
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.set_xscale("log")
-    steps = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
-    word = "time" if panel.cost == MILLISECONDS else "size"
-    axes.plot(*zip(*map(_at, panel.best), strict=True), label=f"skyline: best up to a {word}", **steps)
+    axes.plot(
+        *zip(*map(_at, panel.best), strict=True),
+        label=f"skyline: best up to a {'time' if panel.cost == MILLISECONDS else 'size'}",
+        drawstyle="steps-post",
+        color=_GREEN,
+        linewidth=1.8,
+        zorder=2.5,
+    )
     if panel.tolerable is not None:
         line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
         axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
@@ -88,21 +93,23 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         named.add(text)
         axes.plot(*_at(point), linestyle="none", in_layout=False, **look)
         if on_skyline and point.spread:
-            bar = {"color": look["color"], "linewidth": 0.9, "zorder": 2.8, "in_layout": False}
-            axes.plot(*zip(*_ends(point), strict=True), **bar)
+            ends = [100 * (point.score - point.spread), 100 * (point.score + point.spread)]
+            axes.plot([point.cost] * 2, ends, color=look["color"], linewidth=0.9, zorder=2.8, in_layout=False)
     _set_limits(axes, panel)
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
     axes.grid(color="#e8e8e8", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 3}
-    axes.legend(**place, frameon=False, fontsize=8.5, columnspacing=1.6, handletextpad=0.5)
-
-
-def _ends(point: Point) -> list[tuple[float, float]]:
-    """Return the lower and the upper end of a point's error bar."""
-    return [(point.cost, 100 * (point.score + side * point.spread)) for side in (-1, 1)]
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.13),
+        ncols=3,
+        frameon=False,
+        fontsize=8.5,
+        columnspacing=1.6,
+        handletextpad=0.5,
+    )
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
@@ -110,7 +117,7 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     costs = [point.cost for point in panel.points]
-    scores = [score for point in panel.points for _, score in _ends(point)]
+    scores = [100 * (point.score + side * point.spread) for point in panel.points for side in (-1, 1)]
     scores += [] if panel.tolerable is None else [100 * panel.tolerable]
     span = max(costs) / min(costs)
     axes.set_xlim(min(costs) / (2 * span**0.2), max(costs) * 2 * span**0.04)

@@ -4,9 +4,9 @@ import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
 from archive import Archived
-from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.skyline import panels
 from merge import merged
 from size_table import size_table
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compression.analysis.pictures import svg_markup
-from compression.experiments.report.points import Point, panels, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
 from compression.experiments.report.seed_groups import group_rows
-from compression.experiments.report.skyline import draw_skylines
+from compression.experiments.report.skyline import Point, draw_skylines, panels, skyline
 
 
 def row(model: str, size: int, score: float, **changes: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from compression.experiments.report.results import Row, grouped
 
 Labels = tuple[str, ...]
 _SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
-_STAGE_SUFFIX = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
 _STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
 """Labels of the axis `stage`, in order: the actions applied to a student."""
 _DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
@@ -87,11 +85,12 @@ class PivotTable:
 
 
 def stage_label(row: Row) -> str:
-    """Return 'distilled', '+p', ... from the end of the model's name ('+p+q' for 'x+p+q4'), else the row's stage."""
-    if row.get("stage") not in _STAGE_SUFFIX:
-        return "distilled"
-    ending = re.search(r"(?:\+[fpq][^+]*)+$", str(row["model"]))
-    return "".join(re.findall(r"\+[fpq]", ending.group())) if ending else _STAGE_SUFFIX[row["stage"]]
+    """Return 'distilled', '+p', '+p+q', ... for the actions applied to a student."""
+    return _stage(row.get("actions") or ())
+
+
+def _stage(actions: Iterable[str]) -> str:
+    return "".join(_SUFFIX.get(action, "") for action in actions) or "distilled"
 
 
 def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLayout) -> list[PivotTable]:
@@ -176,8 +175,8 @@ def _key(cell: dict[str, str], seed: Any) -> str:
 def _planned_stages(run: RecordedRun) -> list[str]:
     """Return the stages of a run's models; every action saves one model."""
     actions = run.settings.get("compression_actions") or ["distill"]
-    suffixes = [_SUFFIX.get(action, "") for action in ([actions] if isinstance(actions, str) else actions)]
-    return ["".join(suffixes[: i + 1]) or "distilled" for i in range(len(suffixes))]
+    actions = [actions] if isinstance(actions, str) else actions
+    return [_stage(actions[: i + 1]) for i in range(len(actions))]
 
 
 def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:

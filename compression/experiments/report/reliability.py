@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from common.tables import shortened
-from compression.experiments.report.points import panels
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults
+from compression.experiments.report.skyline import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

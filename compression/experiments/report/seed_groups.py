@@ -242,12 +242,10 @@ def _group_name(row: Row) -> str:
 def actions_suffix(row: Row) -> str:
     """Return the suffixes added to the name by the actions after the first: '+p+q' for the model 'bilstm-s1+p+q'.
 
-    The actions are counted, because a name may itself contain a plus. Rows of archives and of other libraries' models
-    may not record them.
+    The actions are counted, because a name may itself contain a plus. Other libraries' models have none.
     """
-    name = str(row["model"])
-    later = len(row["actions"]) - 1 if row.get("actions") else name.count("+")
-    return "".join(f"+{part}" for part in name.rsplit("+", later)[1:]) if later > 0 else ""
+    later = len(row.get("actions") or ()) - 1
+    return "".join(f"+{part}" for part in str(row["model"]).rsplit("+", later)[1:]) if later > 0 else ""
 
 
 def name_without_seed(row: Row) -> str:

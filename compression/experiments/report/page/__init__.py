@@ -12,12 +12,11 @@ from compression.analysis.pictures import COLOURS, svg_markup
 from compression.experiments.report.models_table import label_tables, metric_heading, models_table, notes, summary
 from compression.experiments.report.pivot import Pivot
 from compression.experiments.report.pivot_layout import stage_label
-from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
 from compression.experiments.report.reliability import draw_reliability
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import SplitResults, mean
-from compression.experiments.report.skyline import draw_skylines, point_id
+from compression.experiments.report.skyline import draw_skylines, panels, point_id
 from compression.experiments.report.table import Entry, Head, Line, Table, heading_levels, number_entry, text_entry
 
 _HERE = Path(__file__).parent

@@ -191,17 +191,16 @@ def best_text(ranking: Ranking) -> str:
         lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes)), *map(score_entry, scores)]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
-    order = "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing."
-    if ranking.min_score is not None:
-        order = (
-            f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation (mean ± standard "
-        )
-        order += "deviation over seeds); test scores chose nothing."
+    if ranking.min_score is None:
+        order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
+    else:
+        order = f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation"
+        order += " (mean ± standard deviation over seeds)"
     return "\n".join(
         [
             plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
             "",
-            order,
+            f"{order}; test scores chose nothing.",
             *(f"Note: {note}." for note in ranking.notes),
             f"Use {first.model}, the best seed on validation: {first.folder}",
         ]

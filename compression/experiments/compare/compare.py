@@ -264,6 +264,6 @@ def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
         if all(seed in seed_scores for seed_scores in by_seed)
     ]
     if not scores:
-        a, b = (statistics.fmean(values) for values in ([e.a for e in mains], [e.b for e in mains]))
+        a, b = statistics.fmean(effect.a for effect in mains), statistics.fmean(effect.b for effect in mains)
         return Effect(name, a, b, (), None)
     return _effect(name, scores, settings.confidence, None)

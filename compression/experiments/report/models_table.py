@@ -78,9 +78,6 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     def smaller(field: str) -> list[Entry]:
         return [ratio(group, results.times_smaller(group, field)) for group in groups]
 
-    def speeds(name: str) -> list[Entry]:
-        return [speed_entry(name, group.speed(name)) for group in groups]
-
     packed = results.size_field == PACKED
 
     def size(field: str, unit: int = 1) -> list[Entry]:
@@ -107,7 +104,10 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         (wide, than, smaller("bytes_model")),
         (wide or not packed, than if terminal else f"gzipped, {than}", smaller(GZIPPED)),
         (wide or packed, than if terminal else f"packed, {than}", smaller(PACKED)),
-        *((wide or name == MILLISECONDS, title, speeds(name)) for name, (title, _) in MEASURES.items()),
+        *(
+            (wide or name == MILLISECONDS, title, [speed_entry(name, group.speed(name)) for group in groups])
+            for name, (title, _) in MEASURES.items()
+        ),
         (True, f"{HEADINGS[FASTER]}{of_teacher}", [ratio(group, results.times_faster(group)) for group in groups]),
     ]
     shown = [

@@ -40,7 +40,7 @@ from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits
 from compression.packing import pack_student
-from compression.packing.calibration import HALF
+from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
 from merge import merged
 from readme import readme

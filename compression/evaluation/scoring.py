@@ -37,7 +37,8 @@ from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, packed_speed, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.packing import pack_student
-from compression.packing.calibration import DIGITS, fit_packed
+from compression.packing.calibration import DIGITS
+from compression.packing.threshold import fit_packed
 from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits

@@ -13,9 +13,9 @@ import torch
 from common.errors import UserError
 from common.training.models import ModelConfig, read_config
 from compression.packing.ans import encode_stream
-from compression.packing.calibration import HALF
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
+from compression.packing.threshold import HALF
 from compression.packing.vocabulary import PackedMerges, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
@@ -55,9 +55,9 @@ def pack(
 ) -> bytes:
     """Return the packed file of a student. config: its name, task, labels and settings.
 
-    temperature: of its probabilities; threshold: of the second label, stored if the task is scored by F1 (see
-    compression.packing.calibration for both). The file's size depends on neither. Raises UserError if the student
-    cannot be packed.
+    temperature: of its probabilities (see compression.packing.calibration); threshold: of the second label (see
+    compression.packing.threshold), stored if the task is scored by F1. The file's size depends on neither. Raises
+    UserError if the student cannot be packed.
     """
     return _pack(student, tokenizer, config, temperature, threshold)[0]
 

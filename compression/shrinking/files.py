@@ -17,7 +17,7 @@ from common.teachers.guided import held_out_inputs
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_rows
 from compression.packing import pack_student
-from compression.packing.calibration import fit_packed
+from compression.packing.threshold import fit_packed
 from compression.runtime import PackedError, load_bytes
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student

@@ -23,7 +23,7 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.packing import pack_student, packed_sections
-from compression.packing.calibration import HALF, fit_answer_threshold, fit_threshold
+from compression.packing.threshold import HALF, fit_answer_threshold, fit_threshold
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.model import load_bytes

@@ -163,10 +163,11 @@ def logistic_regression(features: Any, labels: Sequence[str]) -> tuple[Any, str]
 
     gold = np.array(labels)
     learned, held_out = parts(len(gold))
-    model, scores = LogisticRegression(warm_start=True, tol=1e-3), {}  # exact enough to choose
+    scores = {}
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # 100 steps are enough
         for strength in STRENGTHS:
-            model.set_params(C=strength).fit(features[learned], gold[learned])
+            # The tolerance is exact enough to choose; from the weights of another C, the solver would stop at once.
+            model = LogisticRegression(C=strength, tol=1e-3).fit(features[learned], gold[learned])
             scores[strength] = model.score(features[held_out], gold[held_out])
         best = max(scores, key=scores.__getitem__)
         return LogisticRegression(C=best).fit(features, gold), f"C = {best}"

@@ -76,7 +76,7 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
 
 
 def _run(plan: Plan) -> None:
-    if plan.dry_run:
+    if plan.flags.dry_run:
         print(plan)
         return
     from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked

@@ -47,13 +47,13 @@ class PlainCandidates:
 
     def find(self, texts: list[str], words: list[list], advance: Any) -> list[dict]:
         """Return the same as MaskedCandidates.find."""
-        found: list[dict] = [{} for _ in texts]
-        for text, spans, candidates in zip(texts, words, found, strict=True):
+        by_text: list[dict] = [{} for _ in texts]
+        for text, spans, candidates in zip(texts, words, by_text, strict=True):
             for span in spans:
                 pieces = self.model.encode([text])[0]
                 if span in pieces.spans:
                     candidates[span] = self._one(pieces.ids, pieces.spans.index(span), text[slice(*span)].lower())
-        return found
+        return by_text
 
     def _one(self, ids: list[int], index: int, word_there: str) -> list[str]:
         masked = [*ids[:index], self.model.mask_id, *ids[index + 1 :]]
@@ -77,9 +77,9 @@ class Counted:
 
     def find(self, texts: list[str], words: list[list], advance: Any) -> list[dict]:
         """Return the same as MaskedCandidates.find."""
-        found = self.source.find(texts, words, advance)
-        self.words += sum(map(len, found))
-        return found
+        candidates = self.source.find(texts, words, advance)
+        self.words += sum(map(len, candidates))
+        return candidates
 
 
 def load_model(folder: str | None) -> HuggingFaceMaskedLM:
@@ -118,14 +118,15 @@ def speed(
         ours = augment(few, 0, CandidateSource(ways["ours"], neighbours), work, set()).sentence1
         equal += sum(a == b for a, b in zip(ours, made["plain"].sentence1, strict=True))
         rows += len(ours)
-    each = words["ours"] / (rounds * our_rows)
-    rates = {name: words[name] / seconds[name] / each for name in seconds}  # for sentences with equally many words
+    per_sentence = words["ours"] / (rounds * our_rows)
+    # For sentences with equally many words.
+    rates = {name: words[name] / seconds[name] / per_sentence for name in seconds}
     if equal < rows:
         raise SystemExit(f"error: {rows - equal} of {rows} rows differ")
     return {
         "sentences_per_second": rates,
         "ratio": rates["ours"] / rates["plain"],
-        "masked_words_per_sentence": each,
+        "masked_words_per_sentence": per_sentence,
         "rows_compared_and_equal": rows,
         "threads": torch.get_num_threads(),
     }
@@ -137,8 +138,13 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-        config = transformers.BertConfig(vocab_size=len(tokenizer), **sizes)
+        config = transformers.BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+        )
         transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         source = write_rows(folder / "train.parquet", sentences(text), rows // N)
@@ -151,15 +157,15 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--masked-lm", help="folder or name of a masked language model of Hugging Face's")
     parser.add_argument("--plain-rows", type=int, default=40, help="sentences of a turn for the plain loop")
-    given = parser.parse_args()
+    args = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if only_memory(given, memory):
+    if only_memory(args, memory):
         return
-    clock = time.process_time if given.cpu_time else time.perf_counter
-    result = speed(given.text, given.masked_lm, given.rounds, given.plain_rows, given.rows, clock)
+    clock = time.process_time if args.cpu_time else time.perf_counter
+    result = speed(args.text, args.masked_lm, args.rounds, args.plain_rows, args.rows, clock)
     lines = [f"{name:>5}: {rate:8.1f} sentences/s" for name, rate in result["sentences_per_second"].items()]
     lines += [f"ratio: {result['ratio']:8.1f}", f"rows compared, all equal: {result['rows_compared_and_equal']}"]
-    print(json.dumps(result, indent=2) if given.json else "\n".join(lines))
+    print(json.dumps(result, indent=2) if args.json else "\n".join(lines))
 
 
 if __name__ == "__main__":

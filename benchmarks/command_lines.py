@@ -98,10 +98,10 @@ def measure_command(
     while seconds < SECONDS:
         repeated *= 4
         many.write_text(texts * repeated, encoding="utf-8")
-        found = _run(command, many)
-        seconds = found[clock]
+        measured = _run(command, many)
+        seconds = measured[clock]
     seconds = min([seconds, *(_run(command, many)[clock] for _ in range(passes - 1))])
-    guesses = found["output"].splitlines()[: len(split)]
+    guesses = measured["output"].splitlines()[: len(split)]
     pairs = zip(split.labels, guesses, strict=True)
     right = [command.labels[label] == guess for label, guess in pairs if label >= 0]
     return {

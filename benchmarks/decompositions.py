@@ -94,8 +94,10 @@ def student_matrices(folder: Path) -> tuple[Tensors, int]:
     arch, tensors = read_config(folder).arch, load_weights(folder)
     if any(name.endswith((".codes", ".left.value")) for name in tensors):
         raise UserError(f"{folder}: this benchmark is of students before they are factorized or quantized")
-    found = {name.removesuffix(".value"): each.float() for name, each in tensors.items() if each.dim() == 2}
-    chosen = {name: each for name, each in found.items() if min(each.shape) >= SMALLEST and name != OUTPUT_LAYER}
+    matrices = {name.removesuffix(".value"): tensor.float() for name, tensor in tensors.items() if tensor.dim() == 2}
+    chosen = {
+        name: tensor for name, tensor in matrices.items() if min(tensor.shape) >= SMALLEST and name != OUTPUT_LAYER
+    }
     return chosen, len(GATES[arch]) if arch in GATES else 1
 
 
@@ -112,16 +114,16 @@ def alone(name: str, weight: torch.Tensor, gates: int, share: float) -> Tensors:
     fill = smooth(rows) - rows if name.startswith("embedding.") else 0
     filled = torch.nn.functional.pad(weight, (0, 0, 0, fill))
     lost = block_losses(filled)
-    found = {
+    nearest = {
         "low rank": low_rank(weight, rank).dense().detach(),
         "Kronecker": nearest_kronecker(filled, lost, budget),
         "tensor train": nearest_train(filled, lost, budget),
     }
     if gates > 1 and "_rnn." in name:
-        found["Tucker, gates"] = nearest_tucker(weight.view(gates, -1, columns), budget)
+        nearest["Tucker, gates"] = nearest_tucker(weight.view(gates, -1, columns), budget)
     if kind_of(name) == "alignment":
-        found[FOLDED] = nearest_folded(weight, budget)
-    return {method: near.reshape(-1, columns)[:rows] for method, near in found.items() if near is not None}
+        nearest[FOLDED] = nearest_folded(weight, budget)
+    return {method: near.reshape(-1, columns)[:rows] for method, near in nearest.items() if near is not None}
 
 
 def nearest_folded(weight: torch.Tensor, budget: int) -> torch.Tensor:
@@ -129,8 +131,8 @@ def nearest_folded(weight: torch.Tensor, budget: int) -> torch.Tensor:
     of_own, of_read, of_difference, of_product = weight.chunk(4, 1)
     folded = torch.cat([of_own + of_difference, of_read - of_difference, of_product], 1)
     near = low_rank(folded, min(budget // sum(folded.shape), len(folded))).dense().detach()
-    own, read, product = near.chunk(3, 1)
-    return torch.cat([own, read, torch.zeros_like(own), product], 1)
+    itself, read, product = near.chunk(3, 1)
+    return torch.cat([itself, read, torch.zeros_like(itself), product], 1)
 
 
 def together(kind: str, weights: Sequence[torch.Tensor], shares: Sequence[float]) -> list[Errors]:
@@ -143,29 +145,29 @@ def together(kind: str, weights: Sequence[torch.Tensor], shares: Sequence[float]
         joined["shared right"] = torch.cat(weights)
     if equal_rows and kind != COLUMNS:
         joined["shared left"] = torch.cat(weights, 1)
-    lost_of = {method: losses(each) for method, each in joined.items()}
-    found: list[Errors] = []
+    lost_of = {method: losses(matrix) for method, matrix in joined.items()}
+    of_shares: list[Errors] = []
     for share in shares:
         budget = sum(rank_within(shape, share) * sum(shape) for shape in shapes)
         errors = {"ranks allotted": allotted_error(lost, shapes, budget)}
-        errors |= {method: product_error(lost_of[method], each.shape, budget) for method, each in joined.items()}
+        errors |= {method: product_error(lost_of[method], matrix.shape, budget) for method, matrix in joined.items()}
         stacked = torch.stack(weights) if kind in KINDS else None
         if stacked is not None and (near := nearest_tucker(stacked, budget)) is not None:
             errors["Tucker, joint"] = relative_error(near, stacked)
-        found.append(errors)
-    return found
+        of_shares.append(errors)
+    return of_shares
 
 
 def groups(names: dict[str, Sequence[int]]) -> dict[tuple[str, str], list[str]]:
     """Return the matrices that are decomposed together, at least two, by kind. names: name -> shape."""
-    found = defaultdict(list)
+    members_of = defaultdict(list)
     for name, (rows, columns) in names.items():
-        found[kind_of(name), re.sub(r"\.\d+\.|\.forward_|\.backward_", ".", name)].append(name)
-        found[ROWS, str(rows)].append(name)
-        found[COLUMNS, str(columns)].append(name)
+        members_of[kind_of(name), re.sub(r"\.\d+\.|\.forward_|\.backward_", ".", name)].append(name)
+        members_of[ROWS, str(rows)].append(name)
+        members_of[COLUMNS, str(columns)].append(name)
         if "_rnn." in name:
-            found[LAYER, name.rpartition(".")[0]].append(name)
-    return {group: members for group, members in found.items() if len(members) > 1}
+            members_of[LAYER, name.rpartition(".")[0]].append(name)
+    return {group: members for group, members in members_of.items() if len(members) > 1}
 
 
 def kind_of(name: str) -> str:
@@ -178,30 +180,30 @@ def measure(folder: Path, shares: Sequence[float], probe: LogitsProbe | None = N
 
     errors: for each share; count: number of matrices of which they are means.
     """
-    found, gates = student_matrices(folder)
+    weights, gates = student_matrices(folder)
     near, rows = {}, []
-    for name, weight in found.items():
+    for name, weight in weights.items():
         say(f"{folder.name}: {name} {list(weight.shape)}")
         near[name] = [alone(name, weight, gates, share) for share in shares]
         errors = [
             # A folded matrix is another one even if nothing is left out.
-            {method: relative_error(dense, weight) for method, dense in each.items() if method != FOLDED}
-            for each in near[name]
+            {method: relative_error(dense, weight) for method, dense in by_method.items() if method != FOLDED}
+            for by_method in near[name]
         ]
         rows.append(_row(folder, kind_of(name), [name], errors) | {"weights": weight.numel()})
     low = {row["matrices"][0]: [errors["low rank"] for errors in row["errors"]] for row in rows}
-    for (kind, of), names in groups({name: weight.shape for name, weight in found.items()}).items():
+    for (kind, of), names in groups({name: weight.shape for name, weight in weights.items()}).items():
         say(f"{folder.name}: {kind} {of}")
-        errors = together(kind, [found[name] for name in names], shares)
+        errors = together(kind, [weights[name] for name in names], shares)
         if kind not in KINDS:  # those have rows with low rank
             low_rank_means = map(statistics.fmean, zip(*(low[name] for name in names), strict=True))
-            errors = [each | {"low rank": mean} for each, mean in zip(errors, low_rank_means, strict=True)]
+            errors = [of_share | {"low rank": mean} for of_share, mean in zip(errors, low_rank_means, strict=True)]
         rows.append(_row(folder, kind, names, errors))
     if probe:
         for name in near.keys() & probe.uses.keys():
-            for each, share in zip(near[name], shares, strict=True):
-                product = low_rank(found[name], rank_within(found[name].shape, share), probe.uses[name])
-                each["low rank"] = product.dense().detach()
+            for by_method, share in zip(near[name], shares, strict=True):
+                product = low_rank(weights[name], rank_within(weights[name].shape, share), probe.uses[name])
+                by_method["low rank"] = product.dense().detach()
         rows += logits_rows(folder, near, probe)
     return rows
 
@@ -213,9 +215,9 @@ def logits_rows(folder: Path, near: dict[str, list[Tensors]], probe: LogitsProbe
         say(f"{folder.name}: {LOGITS[kind]}")
         names = [name for name in near if kind_of(name) == kind]
         errors: list[Errors] = []
-        for each in zip(*(near[name] for name in names), strict=True):
-            methods = [method for method in METHODS if all(method in of_name for of_name in each)]
-            replaced = {m: {name: of_name[m] for name, of_name in zip(names, each, strict=True)} for m in methods}
+        for of_share in zip(*(near[name] for name in names), strict=True):
+            methods = [method for method in METHODS if all(method in of_name for of_name in of_share)]
+            replaced = {m: {name: of_name[m] for name, of_name in zip(names, of_share, strict=True)} for m in methods}
             errors.append({method: probe.change(matrices) for method, matrices in replaced.items()})
         rows.append(_row(folder, LOGITS[kind], names, errors) | {"count": 1})
     return rows
@@ -230,7 +232,7 @@ def means(rows: list[dict[str, Any]], shares: Sequence[float]) -> list[dict[str,
 
     part: of a student's weights, as mean over the students that have the kind.
     """
-    all_weights, found = _weights(rows), []
+    all_weights, lines = _weights(rows), []
     for kind, (index, share) in itertools.product((*KINDS, LAYER, ROWS, COLUMNS, *LOGITS.values()), enumerate(shares)):
         of_kind = [row for row in rows if row["kind"] == kind]
         parts = [weights / all_weights[student] for student, weights in _weights(of_kind).items()]
@@ -239,17 +241,17 @@ def means(rows: list[dict[str, Any]], shares: Sequence[float]) -> list[dict[str,
             with_it = [row for row in of_kind if method in row["errors"][index]]
             total = sum(row["errors"][index][method] * row["count"] for row in with_it)
             line[method] = total / sum(row["count"] for row in with_it) if with_it else None
-        found += [line] if of_kind else []
-    return found
+        lines += [line] if of_kind else []
+    return lines
 
 
 def _weights(rows: list[dict[str, Any]]) -> dict[str, int]:
     """Return the number of weights of each student's matrices."""
-    found: dict[str, int] = defaultdict(int)
+    weights: dict[str, int] = defaultdict(int)
     for row in rows:
         if "weights" in row:
-            found[row["student"]] += row["weights"]
-    return found
+            weights[row["student"]] += row["weights"]
+    return weights
 
 
 def describe(lines: list[dict[str, Any]]) -> str:
@@ -274,13 +276,13 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.25, 0.5], help="of the weights that are kept")
     parser.add_argument("--logits", action="store_true", help="measure logits, with the data of the folder's workspace")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)  # more make it no faster: most matrices are small
     rows = []
-    for folder in given.students:
-        rows += measure(folder, given.shares, LogitsProbe(folder) if given.logits else None)
-    lines = means(rows, given.shares)
-    print_json({"means": lines, "rows": rows}) if given.json else print(describe(lines))
+    for folder in args.students:
+        rows += measure(folder, args.shares, LogitsProbe(folder) if args.logits else None)
+    lines = means(rows, args.shares)
+    print_json({"means": lines, "rows": rows}) if args.json else print(describe(lines))
 
 
 if __name__ == "__main__":

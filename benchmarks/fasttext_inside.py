@@ -66,10 +66,18 @@ def quantized(whole: Path, target: Path, cut: dict[str, Any], job: dict[str, Any
     count = cutoff(fasttext.load_model(str(whole)), size, **job["quantize"])
     if cut["retrain"] and not count:
         raise NoCut("all features fit, so nothing is cut and trained again")
-    training = {"epoch": cut["retrain"], "lr": settings["lr"], "thread": settings["thread"], "verbose": 1}
     while True:
         model = fasttext.load_model(str(whole))
-        model.quantize(job["train"], cutoff=count, retrain=bool(cut["retrain"]), **training, **job["quantize"])
+        model.quantize(
+            job["train"],
+            cutoff=count,
+            retrain=bool(cut["retrain"]),
+            epoch=cut["retrain"],
+            lr=settings["lr"],
+            thread=settings["thread"],
+            verbose=1,
+            **job["quantize"],
+        )
         model.save_model(str(target))
         if target.stat().st_size <= size:
             return model, count

@@ -156,10 +156,18 @@ class Bench:
             if keep:
                 job["cuts"][0]["keep"] = str(path)
             write_json(cache, [self._scored(one, splits) for one in in_fasttext(self.python, job)])
-        about = {"draw": draw, "seed": seed, "path": str(path) if keep else None, "identity": identity}
         epochs = job["settings"]["epoch"]
         return [
-            File(**about, size=size, retrain=passes, epochs=(epochs, cut["retrain"]), **result)
+            File(
+                draw=draw,
+                seed=seed,
+                path=str(path) if keep else None,
+                identity=identity,
+                size=size,
+                retrain=passes,
+                epochs=(epochs, cut["retrain"]),
+                **result,
+            )
             for (size, passes), cut, result in zip(cuts, job["cuts"], read_json(cache), strict=True)
         ]
 
@@ -168,21 +176,21 @@ class Bench:
     ) -> dict[str, Any]:
         """Return a job for fasttext_inside.py."""
         minn, maxn = draw["minn_maxn"]
-        own = {"minn": minn, "maxn": maxn, "epoch": self._epochs(rows, draw["passes"])}
-        own |= {name: draw[name] for name in ("dim", "wordNgrams", "minCount", "bucket", "lr")}
+        settings = {name: draw[name] for name in ("dim", "wordNgrams", "minCount", "bucket", "lr")}
+        settings |= {"minn": minn, "maxn": maxn, "epoch": self._epochs(rows, draw["passes"])}
         train = self.folder / f"train-{rows.augmented}-{len(rows.split)}-{seed}.txt"
         if not train.exists():
             write_training(train, texts_of(rows.split), rows.split.labels, seed)
         return {
             "train": str(train),
-            "settings": {**own, "seed": seed, "thread": self.threads},
+            "settings": {**settings, "seed": seed, "thread": self.threads},
             "quantize": {"dsub": draw["dsub"], "qnorm": draw["qnorm"]},
             "cuts": [{"size": size, "retrain": self._epochs(rows, passes)} for size, passes in cuts],
             "texts": {name: str(self.folder / f"{name}.txt") for name in splits},
         }
 
     def _epochs(self, rows: DistillationSet, passes: int) -> int:
-        """Return the number of epochs on these rows with about as many steps as `passes` over train."""
+        # As many as make about as many steps as `passes` over train.
         return passes and max(1, round(passes * self.train_rows / len(rows.split)))
 
     def _scored(self, result: dict[str, Any], splits: Sequence[str]) -> dict[str, Any]:

@@ -58,14 +58,18 @@ from compression.experiments.report.results import write_lines, write_results
 TUNING_FILE = "tuning.json"
 
 
-def training_rows(given: argparse.Namespace, task: Task, share: float = 1.0) -> list[DistillationSet]:
+def training_rows(args: argparse.Namespace, task: Task, share: float = 1.0) -> list[DistillationSet]:
     """Return the sets of training rows: a share of train with labels and, if requested, one with augmented rows too."""
-    common = {"task": given.task, "workspace": given.workspace, "downsample_data": share}
-    # With alpha 1, a train row has its own label and an augmented row the teacher's choice.
-    settings = DistillSettings(**common, alpha=1, only_original_data=True)
+    settings = DistillSettings(
+        task=args.task,
+        workspace=args.workspace,
+        downsample_data=share,
+        alpha=1,  # a train row has its own label and an augmented row the teacher's choice
+        only_original_data=True,
+    )
     sets = [_learned(settings, task)]
-    if given.augmented:
-        more = {"only_original_data": False, "augmented": (given.augmented,), "teacher": given.teacher}
+    if args.augmented:
+        more = {"only_original_data": False, "augmented": (args.augmented,), "teacher": args.teacher}
         sets.append(_learned(settings.model_copy(update=more), task))
     return sets
 
@@ -75,40 +79,40 @@ def _learned(settings: DistillSettings, task: Task) -> DistillationSet:
     return distillation_set(paths_of(inputs), task, settings, settings.seed)
 
 
-def tune(bench: Bench, rows: DistillationSet, given: argparse.Namespace) -> list[File]:
+def tune(bench: Bench, rows: DistillationSet, args: argparse.Namespace) -> list[File]:
     """Return the files of all settings with the first seed, scored on validation."""
-    tried = bar(settings_tried(given.draws), f"fastText on {len(rows.split):,} rows")
-    files = (bench.files(rows, draw, cuts(given.sizes), given.seeds[0], ("validation",)) for draw in tried)
+    tried = bar(settings_tried(args.draws), f"fastText on {len(rows.split):,} rows")
+    files = (bench.files(rows, draw, cuts(args.sizes), args.seeds[0], ("validation",)) for draw in tried)
     return list(itertools.chain.from_iterable(files))
 
 
 def test(bench: Bench, rows: DistillationSet, chosen: dict[str, File], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Return rows of results.json: the winners, trained with each seed and scored on test. chosen: name -> winner."""
     splits = ("validation", *bench.task.test_splits)
-    found = []
+    rows_of_results = []
     for (name, file), seed in bar(list(itertools.product(chosen.items(), seeds)), "winners"):
         (again,) = bench.files(rows, file.draw, [(file.size, file.retrain)], seed, splits, keep=True)
         if again.error:
             say(f"left out: {name} with seed {seed}: {again.error}")
         else:
-            found += [peer_row(bench, rows, name, again, split) for split in bench.task.test_splits]
-    return found
+            rows_of_results += [peer_row(bench, rows, name, again, split) for split in bench.task.test_splits]
+    return rows_of_results
 
 
-def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def run(args: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Tune and test with each set of rows. Returns the rows of results.json and the contents of tuning.json."""
-    found, learned = [], {}
-    share = given.tune_share or 1.0
-    parts = training_rows(given, bench.task, share)
-    for rows, part in zip(training_rows(given, bench.task), parts, strict=True):
-        files = tune(bench.on_part(share), part, given)
+    results, learned = [], {}
+    share = args.tune_share or 1.0
+    parts = training_rows(args, bench.task, share)
+    for rows, part in zip(training_rows(args, bench.task), parts, strict=True):
+        files = tune(bench.on_part(share), part, args)
         ending = "-aug" if rows.augmented else ""
-        winners = {size: best_within(files, size) for size in (*sorted(given.sizes), None)}
+        winners = {size: best_within(files, size) for size in (*sorted(args.sizes), None)}
         for size in [size for size, file in winners.items() if file is None]:
             say(f"left out: no setting gives a file of {size:,} bytes")
         chosen = {f"fasttext-{short(size)}{ending}": file for size, file in winners.items() if file}
-        found += test(bench, rows, chosen, given.seeds)
-        learned[given.augmented if rows.augmented else "train"] = {
+        results += test(bench, rows, chosen, args.seeds)
+        learned[args.augmented if rows.augmented else "train"] = {
             "rows": len(rows.split),
             "tuned_on_rows": len(part.split),
             "chosen": {name: {"draw": file.draw, **as_tried(file)} for name, file in chosen.items()},
@@ -117,11 +121,11 @@ def run(given: argparse.Namespace, bench: Bench) -> tuple[list[dict[str, Any]], 
                 for draw, of_it in itertools.groupby(files, key=lambda file: file.draw)
             ],
         }
-    return found, {
+    return results, {
         "library": FASTTEXT[0],
         "usual": USUAL,
         "wide": WIDE,
-        "seed": given.seeds[0],
+        "seed": args.seeds[0],
         "learned_from": learned,
     }
 
@@ -139,11 +143,11 @@ def short(size: int | None) -> str:
     return "full" if size is None else f"{size // 1000}k" if size % 1000 == 0 else str(size)
 
 
-def record_of(given: argparse.Namespace, task: Task) -> ExperimentRecord:
+def record_of(args: argparse.Namespace, task: Task) -> ExperimentRecord:
     """Return the experiment's record."""
-    flags = {key: value for key, value in vars(given).items() if key not in _NOT_ITS_MEANING and value is not None}
+    flags = {key: value for key, value in vars(args).items() if key not in _NOT_ITS_MEANING and value is not None}
     return ExperimentRecord(
-        name=given.name or f"fasttext-{task.name}",
+        name=args.name or f"fasttext-{task.name}",
         title=f"fastText on {task.name}, quantized to size",
         kind="chain",
         definition=described(Path(__file__).name, flags),
@@ -154,24 +158,24 @@ def record_of(given: argparse.Namespace, task: Task) -> ExperimentRecord:
 _NOT_ITS_MEANING = ("workspace", "fasttext_python", "json", "name")
 
 
-def record(given: argparse.Namespace) -> None:
+def record(args: argparse.Namespace) -> None:
     """Run everything and write the experiment's folder. Raises UserError, before anything runs, for an unfit task."""
-    task, paths = load_task(given.task), Workspace(given.workspace)
+    task, paths = load_task(args.task), Workspace(args.workspace)
     if task.kind is not LABELS or task.models_of:
         raise UserError(f"{task.name}: fastText learns labels of texts, of a task with rows to learn from")
-    experiment = record_of(given, task)
+    experiment = record_of(args, task)
     folder = paths.experiment(experiment.name)
     check_name_is_free(folder, experiment.definition)
-    python = fasttext_python(given.fasttext_python, paths)
+    python = fasttext_python(args.fasttext_python, paths)
     if python is None:
         raise UserError("no fastText to train, see above")
     with only_one(folder / "peer", f"experiment {experiment.name}"), tempfile.TemporaryDirectory() as lines:
-        rows, tuning = run(given, Bench(paths, task, python, given.threads, Path(lines), given.teacher))
+        rows, tuning = run(args, Bench(paths, task, python, args.threads, Path(lines), args.teacher))
         write_lines(folder / TUNING_FILE, tuning)
         write_results(folder / RESULTS_FILE, rows)
         write_record(folder, experiment)
         write_report(folder, rows, experiment)
-    print_json(rows) if given.json else print(terminal_report(rows, experiment))
+    print_json(rows) if args.json else print(terminal_report(rows, experiment))
 
 
 def make_parser() -> argparse.ArgumentParser:

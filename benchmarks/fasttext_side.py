@@ -27,17 +27,17 @@ PLAIN = {"dim": 25, "epoch": 15, "lr": 0.5, "thread": 1}
 """Settings of a model that is used to measure speed, not scores."""
 
 
-def fasttext_python(given: str | None, paths: Workspace) -> str | None:
+def fasttext_python(named: str | None, paths: Workspace) -> str | None:
     """Return a Python with fastText: the given one, or that of an environment in the workspace, created if needed.
 
     If this fails, prints the reason and returns None.
     """
     folder = paths.root / "fasttext"
-    python = given or str(folder / "bin" / "python")
-    if not given and not Path(python).exists():
+    python = named or str(folder / "bin" / "python")
+    if not named and not Path(python).exists():
         say(f"creating an environment for fastText in {folder}")
         venv.create(folder, with_pip=True)
-    if not given and not _has_fasttext(python):
+    if not named and not _has_fasttext(python):
         subprocess.run([python, "-m", "pip", "install", "--quiet", *FASTTEXT], check=False)
     if not _has_fasttext(python):
         say(f"left out: {python} has no fastText; name one that has by --fasttext-python")

@@ -150,19 +150,19 @@ def snapshot(workspace: Path) -> dict[str, str]:
     listed under its own name.
     """
     current = {link.resolve(): link.name for link in (workspace / "store").glob("*") if link.is_symlink()}
-    found = {}
+    contents = {}
     for path in sorted(workspace.rglob("*")):
         relative = path.relative_to(workspace)
         if path.name.endswith(".lock") or "sacred" in relative.parts or (path.is_dir() and not path.is_symlink()):
             continue
         folder = workspace.joinpath(*relative.parts[:2])
         if path.is_symlink():
-            found[str(relative)] = "artifact" if path.resolve() in current else str(path.readlink())
+            contents[str(relative)] = "artifact" if path.resolve() in current else str(path.readlink())
         elif folder.resolve() in current:
-            found[str(Path("store", current[folder.resolve()], *relative.parts[2:]))] = _content(path)
+            contents[str(Path("store", current[folder.resolve()], *relative.parts[2:]))] = _content(path)
         else:
-            found[str(relative)] = _content(path)
-    return found
+            contents[str(relative)] = _content(path)
+    return contents
 
 
 def _content(path: Path) -> str:
@@ -184,9 +184,9 @@ def _stable(value: Any) -> Any:
     return [_stable(item) for item in value] if isinstance(value, list) else value
 
 
-def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
+def differences(present: dict[str, str], expected: dict[str, str]) -> list[str]:
     """Return a line for each file that a workspace has in addition, lacks, or has with different content."""
-    extra = [f"left behind: {path}" for path in found.keys() - expected.keys()]
-    lacking = [f"missing: {path}" for path in expected.keys() - found.keys()]
-    other = [f"other content: {path}" for path in found.keys() & expected.keys() if found[path] != expected[path]]
+    extra = [f"left behind: {path}" for path in present.keys() - expected.keys()]
+    lacking = [f"missing: {path}" for path in expected.keys() - present.keys()]
+    other = [f"other content: {path}" for path in present.keys() & expected.keys() if present[path] != expected[path]]
     return sorted([*extra, *lacking, *other])

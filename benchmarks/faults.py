@@ -55,17 +55,17 @@ class Row:
 
 def main() -> None:
     """Run the trials and print the table. Exits with code 1 if there are findings."""
-    given = _parser().parse_args()
+    args = _parser().parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
-        parts = given.only or list(PARTS)
-        trials = Trials(given, Path(name), build(Path(name) / "pipeline") if {*parts} & NEED_STAGES else [])
-        end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
+        parts = args.only or list(PARTS)
+        trials = Trials(args, Path(name), build(Path(name) / "pipeline") if {*parts} & NEED_STAGES else [])
+        end = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
         for number, part in enumerate(parts):
             left = (end - time.monotonic()) / (len(parts) - number)
             rows.append(PARTS[part](trials, time.monotonic() + left))
             print(f"{rows[-1].fault}: {rows[-1].trials:,} trials, {len(rows[-1].findings)} findings", flush=True)
-    print(json.dumps(list(map(dataclasses.asdict, rows)), indent=2) if given.json else table(rows))
+    print(json.dumps(list(map(dataclasses.asdict, rows)), indent=2) if args.json else table(rows))
     raise SystemExit(any(row.findings for row in rows))
 
 
@@ -94,8 +94,8 @@ def table(rows: list[Row]) -> str:
 class Trials:
     """The trials, and the folder in which they run."""
 
-    def __init__(self, given: argparse.Namespace, folder: Path, stages: list[Stage]) -> None:
-        self.given, self.folder, self.stages = given, folder, stages
+    def __init__(self, args: argparse.Namespace, folder: Path, stages: list[Stage]) -> None:
+        self.args, self.folder, self.stages = args, folder, stages
 
     def kills(self, end: float) -> Row:
         """Kill commands at random times during their work, run them again, and compare."""
@@ -103,7 +103,7 @@ class Trials:
         ended: list[int] = []
 
         def trial(number: int, draw: random.Random) -> list[str]:
-            stage = stages[(number + self.given.seed) % len(stages)]
+            stage = stages[(number + self.args.seed) % len(stages)]
             workspace = stage.workspace(self.folder / f"kill-{number}")
             moment = draw.uniform(0, 1.2 * stage.seconds)
             command = stage.command(workspace)
@@ -116,10 +116,10 @@ class Trials:
                 # In half of the trials, the workers of a sweep are killed too.
                 (os.kill if draw.random() < 0.5 else os.killpg)(process.pid, signal.SIGKILL)
                 process.wait()
-            found = [*damaged(workspace), *goes_on(stage, workspace)]
-            return [f"{stage.name} killed after {moment:.2f} s of work: {line}" for line in found]
+            problems = [*damaged(workspace), *goes_on(stage, workspace)]
+            return [f"{stage.name} killed after {moment:.2f} s of work: {line}" for line in problems]
 
-        row = self._in_turns("killed commands", self.given.kills, end, trial)
+        row = self._in_turns("killed commands", self.args.kills, end, trial)
         row.note = f"{min(row.trials, len(stages))} stages; {len(ended)} had ended before the kill"
         return row
 
@@ -130,19 +130,19 @@ class Trials:
         growing = [stage for stage in self.stages if stage.growth]
 
         def trial(number: int, draw: random.Random) -> list[str]:
-            stage = growing[(number + self.given.seed) % len(growing)]
+            stage = growing[(number + self.args.seed) % len(growing)]
             share = draw.uniform(0.05, 0.9)
             room = bytes_of(stage.before) + round(share * stage.growth)
             with small_disk(self.folder / f"disk-{number}", room) as disk:
                 workspace = stage.workspace(disk / "workspace")
                 done = run(stage.command(workspace))
-                found = unclear(done, expected=(0, 1, REFUSED) if stage.name == "sweep" else (0, REFUSED))
-                found += damaged(workspace)
+                problems = unclear(done, expected=(0, 1, REFUSED) if stage.name == "sweep" else (0, REFUSED))
+                problems += damaged(workspace)
                 subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
-                found += goes_on(stage, workspace, *(["--retry-failed"] if stage.name == "sweep" else []))
-            return [f"{stage.name} with {share:.0%} of the room that it needs: {line}" for line in found]
+                problems += goes_on(stage, workspace, *(["--retry-failed"] if stage.name == "sweep" else []))
+            return [f"{stage.name} with {share:.0%} of the room that it needs: {line}" for line in problems]
 
-        return self._in_turns("full disks", self.given.disks, end, trial)
+        return self._in_turns("full disks", self.args.disks, end, trial)
 
     def twice(self, end: float) -> Row:
         """Start the same command twice at once: for a model, for data, for a download."""
@@ -158,12 +158,12 @@ class Trials:
                     time.sleep(draw.uniform(0, 1))
                     second = pool.submit(run, stage.command(workspace))
                     done = [first.result(), second.result()]
-                found = [line for each in done for line in unclear(each, (0, REFUSED))]
-                found += [] if 0 in [each.returncode for each in done] else ["neither command did its work"]
-                found += [*damaged(workspace), *differences(snapshot(workspace), stage.after)]
-                return [f"{stage.name} twice: {line}" for line in found]
+                problems = [line for command in done for line in unclear(command, (0, REFUSED))]
+                problems += [] if 0 in [command.returncode for command in done] else ["neither command did its work"]
+                problems += [*damaged(workspace), *differences(snapshot(workspace), stage.after)]
+                return [f"{stage.name} twice: {line}" for line in problems]
 
-            return self._in_turns("two commands at once", self.given.twice, end, trial)
+            return self._in_turns("two commands at once", self.args.twice, end, trial)
 
     def malformed(self, end: float) -> Row:
         """Read malformed data sets, each of which must be refused in one line."""
@@ -180,7 +180,7 @@ class Trials:
     def files(self, end: float) -> Row:
         """Open damaged packed files with the runtime and classify texts."""
         seconds = None if end == float("inf") else max(end - time.monotonic(), 1)
-        done = mutate_packed(self.given.files, seconds, self.given.seed, folder=ROOT / "findings")
+        done = mutate_packed(self.args.files, seconds, self.args.seed, folder=ROOT / "findings")
         answering = done.outcomes.get("a model", 0)
         note = f"{answering:,} gave predictions, all others were refused; at most {done.peak_bytes / 1e6:.0f} MB"
         return Row("damaged packed files", done.files, list(done.findings), note)
@@ -210,7 +210,7 @@ class Trials:
             if number >= CORES and time.monotonic() > end:
                 return None  # at least one trial per core is always run
             try:
-                return trial(number, random.Random(f"{self.given.seed} {fault} {number}"))
+                return trial(number, random.Random(f"{self.args.seed} {fault} {number}"))
             except subprocess.TimeoutExpired as error:
                 return [f"trial {number}: no end after {error.timeout:.0f} s: {' '.join(map(str, error.cmd))}"]
             finally:
@@ -218,8 +218,8 @@ class Trials:
                     shutil.rmtree(folder, ignore_errors=True)
 
         with ThreadPoolExecutor(CORES) as pool:
-            done = [found for found in pool.map(one, range(count)) if found is not None]
-        return Row(fault, len(done), [line for found in done for line in found])
+            done = [problems for problems in pool.map(one, range(count)) if problems is not None]
+        return Row(fault, len(done), [line for problems in done for line in problems])
 
 
 def wait_for_work(process: subprocess.Popen, workspace: Path) -> None:
@@ -239,16 +239,15 @@ def goes_on(stage: Stage, workspace: Path, *more: str) -> list[str]:
 
 def damaged(workspace: Path) -> list[str]:
     """Return the names that point to an incomplete artifact."""
-    store, found = Store(workspace), []
+    store, problems = Store(workspace), []
     for path in workspace.rglob("*"):
         target = path.resolve()
         if path.is_symlink() and not (target.exists() and store.get(_key(target, workspace))):
-            found.append(f"{path.relative_to(workspace)} points to what is not whole")
-    return found
+            problems.append(f"{path.relative_to(workspace)} points to what is not whole")
+    return problems
 
 
 def _key(target: Path, workspace: Path) -> str:
-    """Return the key of the artifact that contains a resolved path."""
     return target.relative_to((workspace / "store").resolve()).parts[0].split(".")[0]
 
 

@@ -91,29 +91,29 @@ def mutate_packed(
             running.append(_Watched(context, (students, seed, numbers, deadline, folder, report), folder))
         for process in running:
             process.join()
-        found = [json.loads(report.read_text()) for report in reports if report.exists()]
+        results = [json.loads(report.read_text()) for report in reports if report.exists()]
     outcomes: collections.Counter[str] = collections.Counter()
-    for one in found:
+    for one in results:
         outcomes.update(one["outcomes"])
-    findings = [line for one in found for line in one["findings"]]
+    findings = [line for one in results for line in one["findings"]]
     findings += [line for process in running for line in process.findings]
-    peak = max((one["peak"] for one in found), default=0)
+    peak = max((one["peak"] for one in results), default=0)
     return Mutations(sum(outcomes.values()), time.monotonic() - started, peak, dict(outcomes), tuple(findings))
 
 
 class _Watched:
     """A worker process that is restarted with the next file if it crashes or exceeds the time limit."""
 
-    def __init__(self, context: Any, given: tuple, folder: Path) -> None:
-        self._context, self._given, self._folder = context, given, folder
+    def __init__(self, context: Any, shared: tuple, folder: Path) -> None:
+        self._context, self._shared, self._folder = context, shared, folder
         self.findings: list[str] = []
-        self._start(given[2])
+        self._start(shared[2])
 
     def _start(self, numbers: range) -> None:
-        students, seed, _, deadline, folder, report = self._given
+        students, seed, _, deadline, folder, report = self._shared
         self._at = self._context.RawValue("q", -1)
-        given = students, seed, numbers, deadline, folder, report, self._at
-        self._process = self._context.Process(target=run_worker, args=given)
+        shared = students, seed, numbers, deadline, folder, report, self._at
+        self._process = self._context.Process(target=run_worker, args=shared)
         self._process.start()
 
     def join(self) -> None:
@@ -131,19 +131,19 @@ class _Watched:
                 return
             number = self._at.value
             how = "it does not end" if timed_out else f"the process ends with {self._process.exitcode}"
-            self.findings.append(_keep(self._folder, number, self._given[:2], how))
+            self.findings.append(_keep(self._folder, number, self._shared[:2], how))
             if number < 0 or len(self.findings) >= FINDINGS:
                 return
-            self._start(self._given[2][self._given[2].index(number) + 1 :])
+            self._start(self._shared[2][self._shared[2].index(number) + 1 :])
 
 
-def _keep(folder: Path, number: int, given: tuple[Path, int], what: str) -> str:
+def _keep(folder: Path, number: int, source: tuple[Path, int], what: str) -> str:
     """Write a file to the folder of findings. Returns a line about it."""
     if number < 0:
         return f"a worker does not start: {what}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number}.fwt"
-    path.write_bytes(file_of(pickle.loads(given[0].read_bytes()), given[1], number))
+    path.write_bytes(file_of(pickle.loads(source[0].read_bytes()), source[1], number))
     return f"{path}: {what}"
 
 
@@ -166,8 +166,13 @@ def write_students(path: Path) -> None:
     students = []
     with tempfile.TemporaryDirectory() as name:
         for number, (arch, embedding, more) in enumerate(kinds):
-            given = {**sizes, "vocab_size": 72 if embedding == "bpe" else 20, "transformer": small, **more}
-            student = made.write_student(Path(name) / str(number), arch, embedding, next(forms), **given)
+            student = made.write_student(
+                Path(name) / str(number),
+                arch,
+                embedding,
+                next(forms),
+                **{**sizes, "vocab_size": 72 if embedding == "bpe" else 20, "transformer": small, **more},
+            )
             students.append(Honest.of(*take_apart(pack_student(student))))
     path.write_bytes(pickle.dumps(students))
 
@@ -185,7 +190,7 @@ def run_worker(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, _too_long)
     honest = pickle.loads(students.read_bytes())
-    given, outcomes, findings = (students, seed), collections.Counter(), []
+    source, outcomes, findings = (students, seed), collections.Counter(), []
     before = json.loads(report.read_text()) if report.exists() else {"outcomes": {}, "findings": [], "peak": 0}
     outcomes.update(before["outcomes"])
     findings += before["findings"]
@@ -203,7 +208,7 @@ def run_worker(
             if isinstance(error, KeyboardInterrupt):
                 raise
             text = str(error).splitlines()
-            findings.append(_keep(folder, number, given, f"{type(error).__name__}: {text[0] if text else ''}"))
+            findings.append(_keep(folder, number, source, f"{type(error).__name__}: {text[0] if text else ''}"))
             outcomes["a finding"] += 1
     _write_report(report, outcomes, findings)
 
@@ -264,9 +269,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0, help="processes (default: one per core)")
     parser.add_argument("--folder", type=Path, default=Path("findings"), help="folder for findings")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
-    result = mutate_packed(given.files, given.seconds, given.seed, given.workers, given.folder)
-    print(json.dumps(dataclasses.asdict(result), indent=2) if given.json else "\n".join(lines_of(result)))
+    args = parser.parse_args()
+    result = mutate_packed(args.files, args.seconds, args.seed, args.workers, args.folder)
+    print(json.dumps(dataclasses.asdict(result), indent=2) if args.json else "\n".join(lines_of(result)))
     sys.exit(bool(result.findings))
 
 

@@ -49,7 +49,7 @@ def tucker(tensor: torch.Tensor, ranks: Sequence[int]) -> tuple[torch.Tensor, li
     kept, squares = -math.inf, tensor.square().sum().item()
     for _ in range(1 + SWEEPS):
         for mode in modes:
-            others = [None if each == mode else factor for each, factor in enumerate(factors)]
+            others = [None if other == mode else factor for other, factor in enumerate(factors)]
             unfolded = unfold(project(tensor, others), mode)
             factors[mode] = torch.linalg.svd(unfolded, full_matrices=False).U[:, : ranks[mode]]
         core = project(tensor, factors)
@@ -97,15 +97,15 @@ def allotted_error(lost: Sequence[np.ndarray], shapes: Sequence[Sequence[int]], 
     """
     gains = [
         (gain / sum(shape), index)
-        for index, (each, shape) in enumerate(zip(lost, shapes, strict=True))
-        for gain in -np.diff(each)
+        for index, (errors, shape) in enumerate(zip(lost, shapes, strict=True))
+        for gain in -np.diff(errors)
     ]
     ranks = [0] * len(shapes)
     for _, index in sorted(gains, reverse=True):
         if sum(shapes[index]) <= budget:
             ranks[index] += 1
             budget -= sum(shapes[index])
-    return statistics.fmean(float(each[rank]) for each, rank in zip(lost, ranks, strict=True))
+    return statistics.fmean(float(errors[rank]) for errors, rank in zip(lost, ranks, strict=True))
 
 
 def block_losses(weight: torch.Tensor) -> Lost:
@@ -141,18 +141,18 @@ def nearest_train(weight: torch.Tensor, lost: Lost, budget: int) -> torch.Tensor
     Each core has one of three factors of the rows and one of the columns (Novikov et al., 2015, section 3), in all
     ways that leave no core without either. lost: `block_losses` of the matrix.
     """
-    found = []
+    candidates = []
     for high, wide in itertools.product(*map(triples, weight.shape)):
         shape = tuple(h * w for h, w in zip(high, wide, strict=True))
         if min(shape) > 1:
             # The unfoldings of the first and the last mode are cuts into blocks.
             ends = lost[wide[0], high[1] * high[2]], None, lost[wide[0] * wide[1], high[2]]
-            found += [(ranks, high, wide) for ranks in ranks_within(shape, ends, budget, most=1)]
-    if not found:
+            candidates += [(ranks, high, wide) for ranks in ranks_within(shape, ends, budget, most=1)]
+    if not candidates:
         return None
-    found = sorted(found)[:TRIES]
-    near, best = _nearest([(ranks, modes_of(weight, high, wide)) for ranks, high, wide in found])
-    _, high, wide = found[best]
+    candidates = sorted(candidates)[:TRIES]
+    near, best = _nearest([(ranks, modes_of(weight, high, wide)) for ranks, high, wide in candidates])
+    _, high, wide = candidates[best]
     return near.reshape([side for pair in zip(high, wide, strict=True) for side in pair])\
         .permute(0, 2, 4, 1, 3, 5).reshape(weight.shape)  # fmt: skip
 
@@ -171,7 +171,7 @@ def ranks_within(
 
     lost: `losses` of each mode's unfolding, None for a second mode that stays whole.
     """
-    found = []
+    candidates = []
     first = np.arange(1, min(shape[0], len(lost[0]) - 1) + 1)
     for second in [shape[1]] if lost[1] is None else range(1, min(shape[1], len(lost[1]) - 1) + 1):
         left = budget - weights_of(shape[:2], (first, second)) + first * second  # the core is counted below
@@ -186,8 +186,8 @@ def ranks_within(
             bound, least = np.sum(single, 0), np.max(single, 0)
             for index in bound.argsort()[:most]:
                 ranks = (int(first[fits][index]), second, int(third[fits][index]))
-                found.append(Ranks(float(bound[index]), float(least[index]), ranks))
-    return sorted(found)[:most]
+                candidates.append(Ranks(float(bound[index]), float(least[index]), ranks))
+    return sorted(candidates)[:most]
 
 
 def _nearest(tried: Sequence[tuple[Ranks, torch.Tensor]]) -> tuple[torch.Tensor, int]:

@@ -64,16 +64,16 @@ def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
     peak bytes; accuracy: on labelled rows; bytes: size of the files it needs.
     """
     starts = [first_answer(way, texts)[clock] for _ in range(STARTS)]
-    found = json.loads(in_a_process(way, texts, clock)[-1])
-    pairs = zip(split.labels, found["labels"], strict=True)
+    measured = json.loads(in_a_process(way, texts, clock)[-1])
+    pairs = zip(split.labels, measured["labels"], strict=True)
     right = [way.labels[label] == guess for label, guess in pairs if label >= 0]
     files = [way.model / name for name in FILES] if way.model.is_dir() else [way.model]
     return {
         "way": way.name,
         "start": statistics.median(starts),
-        "rate": len(split) / found["pass"],
-        "one": 1000 * found["one"],
-        "memory": found["memory"],
+        "rate": len(split) / measured["pass"],
+        "one": 1000 * measured["one"],
+        "memory": measured["memory"],
         "accuracy": sum(right) / max(1, len(right)),
         "bytes": sum(path.stat().st_size for path in files if path.exists()),
     }
@@ -105,20 +105,20 @@ def in_a_process(way: Way, texts: Path, clock: str) -> list[str]:
     return lines
 
 
-def students(paths: Workspace, task: Task, given: dict[str, str | None]) -> dict[str, Path]:
+def students(paths: Workspace, task: Task, names: dict[str, str | None]) -> dict[str, Path]:
     """Return architecture -> folder: the named student, or the smallest. Raises UserError if there are none."""
-    found = {}
-    for arch, name in given.items():
+    folder_of = {}
+    for arch, name in names.items():
         if name:
-            found[arch] = find_model(paths, task, name, arch)[0]
+            folder_of[arch] = find_model(paths, task, name, arch)[0]
             continue
         folders = [
             folder for folder in saved_models(paths.model(task.name, "x").parent) if read_config(folder).arch == arch
         ]
         if not folders:
             raise UserError(f"{paths.root} has no {arch} of {task.name}: run make quickstart, or name one by --{arch}")
-        found[arch] = min(folders, key=lambda folder: (folder / WEIGHTS_FILE).stat().st_size)
-    return found
+        folder_of[arch] = min(folders, key=lambda folder: (folder / WEIGHTS_FILE).stat().st_size)
+    return folder_of
 
 
 def packed(folder: Path, target: Path) -> Path:
@@ -128,20 +128,20 @@ def packed(folder: Path, target: Path) -> Path:
     return path
 
 
-def run(given: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure every way. Raises UserError if a model or the data are missing."""
-    paths, task = Workspace(given.workspace), load_task(given.task)
+    paths, task = Workspace(args.workspace), load_task(args.task)
     if task.pair or task.kind is not LABELS:
         raise UserError(f"{task.name}: this benchmark is of single sentences with labels")
-    named = {Path(file).stem: student_of(task, file) for file in given.files}
+    named = {Path(file).stem: student_of(task, file) for file in args.files}
     split = load_split(paths, task, "test")
-    found = {} if given.only_c else students(paths, task, {"ffn": given.ffn, "bilstm": given.bilstm})
+    trained = {} if args.only_c else students(paths, task, {"ffn": args.ffn, "bilstm": args.bilstm})
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = folder / "texts.txt"
         texts.write_text("\n".join(split.sentence1), encoding="utf-8")
         ways, commands, files = [], [], {}
-        for arch, student in found.items():
+        for arch, student in trained.items():
             files[arch] = packed(student, folder)
             ways.append(Way(f"{arch} packed", sys.executable, "packed", files[arch], task.labels))
             ways.append(Way(f"{arch} PyTorch", sys.executable, "pytorch", student, task.labels))
@@ -153,14 +153,14 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
             marked = tuple(f"__label__{index}" for index in range(len(task.labels)))
             words = ("fasttext", "predict", str(of_command))
             commands.append(Command("fastText C++", words, of_command, marked))
-        python = None if given.only_c else fasttext_python(given.fasttext_python, paths)
+        python = None if args.only_c else fasttext_python(args.fasttext_python, paths)
         if python:
             model = train_fasttext(python, load_split(paths, task, "train"), folder)
             ways.append(Way("fastText", python, "fasttext", model, tuple(map(str, range(len(task.labels))))))
-        clock = "cpu" if given.cpu_time else "wall"
+        clock = "cpu" if args.cpu_time else "wall"
         rows = {way.name: measure(way, texts, split, clock) for way in ways}
-        rows |= {each.name: measure_command(each, split, folder, clock, STARTS, PASSES) for each in commands}
-    models = {arch: student.name for arch, student in found.items()}
+        rows |= {command.name: measure_command(command, split, folder, clock, STARTS, PASSES) for command in commands}
+    models = {arch: student.name for arch, student in trained.items()}
     return {"task": task.name, "clock": clock, "models": models, "ways": list(rows.values()), **conclusions(rows)}
 
 
@@ -233,9 +233,9 @@ def main() -> None:
     parser.add_argument("--fasttext-python", metavar="PATH", help="a Python that can import fasttext")
     parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds: for a busy machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
-    result = run(given)
-    print_json(result) if given.json else print(describe(result))
+    args = parser.parse_args()
+    result = run(args)
+    print_json(result) if args.json else print(describe(result))
 
 
 if __name__ == "__main__":

@@ -41,16 +41,16 @@ def above_the_models(row: dict[str, float]) -> str:
 
 
 def only_memory(
-    given: argparse.Namespace,
+    args: argparse.Namespace,
     memory: Callable[[Path | None, int], dict[str, float]],
     line: Callable[[dict[str, float]], str] = above_the_models,
 ) -> bool:
     """Measure and print memory if requested by a flag. Returns whether it was requested."""
-    if given.memory_of:
-        print(json.dumps(memory(given.text, given.memory_of)))
-    elif given.memory is not None:
-        print_memory(given.memory or [1_500_000, 3_000_000], given.text, line, given.json)
-    return given.memory_of is not None or given.memory is not None
+    if args.memory_of:
+        print(json.dumps(memory(args.text, args.memory_of)))
+    elif args.memory is not None:
+        print_memory(args.memory or [1_500_000, 3_000_000], args.text, line, args.json)
+    return args.memory_of is not None or args.memory is not None
 
 
 def labelled(path: Path | None) -> Split:

@@ -41,19 +41,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="turns; the best time counts (default: 2)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the one worker (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "grid.yaml").write_text(yaml.safe_dump(GRID, sort_keys=False))
         environment = {**os.environ, "FEATHERWEIGHT_HOME": str(folder / "first")}
         command = [sys.executable, "preprocess.py", "--task", "rotten-tomatoes", "--no-loadbar"]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
-        turns = [[_seconds(folder, n, given.threads if n == 1 else 1) for n in (1, 2)] for _ in range(given.rounds)]
+        turns = [[_seconds(folder, n, args.threads if n == 1 else 1) for n in (1, 2)] for _ in range(args.rounds)]
     one, two = (min(times) for times in zip(*turns, strict=True))
     result = {"one_worker": round(one, 1), "two_workers": round(two, 1), "ratio": round(two / one, 3)}
     cores = len(os.sched_getaffinity(0))
     text = f"one worker {one:.1f} s, two workers {two:.1f} s: {two / one:.2f} of the time ({cores} cores)"
-    print(json.dumps(result) if given.json else text)
+    print(json.dumps(result) if args.json else text)
 
 
 def _seconds(folder: Path, workers: int, threads: int) -> float:

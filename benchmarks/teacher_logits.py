@@ -94,8 +94,14 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
 def _write_teacher(folder: Path) -> None:
     transformers, source = quiet_transformers(), resolve("minilm")[0]
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    transformers.BertModel(transformers.BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     load_teacher(str(folder)).save(folder)
     names = {"kind": "teacher", "stage": "teacher", "task": "sst-2", "arch": "tiny", "labels": ("no", "yes")}
@@ -117,14 +123,14 @@ def _write_teacher(folder: Path) -> None:
 def main() -> None:
     """Parse, run, print."""
     parser = make_parser(__doc__)
-    given = parser.parse_args()
+    args = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if only_memory(given, memory):
+    if only_memory(args, memory):
         return
-    result = speed(given.text, given.rounds, given.rows, time.process_time if given.cpu_time else time.perf_counter)
+    result = speed(args.text, args.rounds, args.rows, time.process_time if args.cpu_time else time.perf_counter)
     lines = [f"{name:>5}: {rate:8.1f} sentences/s" for name, rate in result["sentences_per_second"].items()]
     lines += [f"ratio: {result['ratio']:8.1f}", f"largest difference: {result['largest_difference']:.1e}"]
-    print(json.dumps(result, indent=2) if given.json else "\n".join(lines))
+    print(json.dumps(result, indent=2) if args.json else "\n".join(lines))
 
 
 if __name__ == "__main__":

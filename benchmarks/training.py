@@ -53,12 +53,13 @@ EPOCHS = 3
 HELD_OUT = 1_500
 
 
-def settings_of(name: str, folder: Path, **more: Any) -> CompressSettings:
+def settings_of(name: str, folder: Path, epochs: int = EPOCHS) -> CompressSettings:
     """Return compress.py's defaults for a student with the settings of both ways: loss, last state, no dropout."""
     arch = STUDENTS[name]["student_arch"]
-    alike = {"loss": "mse", "pooling": "last", "dropout": 0.0, "epochs": EPOCHS, "cpu": True, "seed": 1}
-    given = {**student_defaults(arch, False), **STUDENTS[name], **alike, **more}
-    return CompressSettings(task="sst-2", workspace=folder, **given)
+    alike = {"loss": "mse", "pooling": "last", "dropout": 0.0, "epochs": epochs, "cpu": True, "seed": 1}
+    return CompressSettings.model_validate(
+        {**student_defaults(arch, False), **STUDENTS[name], **alike, "task": "sst-2", "workspace": folder}
+    )
 
 
 def logits_of(split: Split) -> np.ndarray:
@@ -164,17 +165,17 @@ def main() -> None:
     """Parse, run, print."""
     parser = make_parser(__doc__)
     parser.set_defaults(rows=10_000)
-    given = parser.parse_args()
+    args = parser.parse_args()
     show_bars(sys.stderr.isatty())
-    if only_memory(given, memory, memory_line):
+    if only_memory(args, memory, memory_line):
         return
-    split = labelled(given.text)
+    split = labelled(args.text)
     held_out = split.take(np.arange(HELD_OUT))
-    split = split.take(np.arange(HELD_OUT, min(len(split), HELD_OUT + given.rows)))
+    split = split.take(np.arange(HELD_OUT, min(len(split), HELD_OUT + args.rows)))
     with tempfile.TemporaryDirectory() as name:
         results = [compared(student, split, held_out, Path(name)) for student in STUDENTS]
         limit = roofline("BiLSTM-BPE25", results[0], Path(name))
-    if given.json:
+    if args.json:
         print(json.dumps({"students": results, "roofline": limit, "threads": torch.get_num_threads()}, indent=2))
         return
     for result in results:

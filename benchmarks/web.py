@@ -34,14 +34,14 @@ WEB = HERE.parent / "runtimes" / "web"
 STARTS, PASSES = 3, 5
 
 
-def run(given: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> dict[str, Any]:
     """Return a row for each packed file. Raises UserError if Node.js, fwt or the task's data are missing."""
-    students = [packed_student(name) for name in given.files]
+    students = [packed_student(name) for name in args.files]
     node, fwt = shutil.which("node"), built_fwt()
     if not node or not fwt:
         raise UserError("this benchmark needs Node.js (node) and the C runtime (make -C runtimes/c)")
-    clock = "cpu" if given.cpu_time else "wall"
-    rows = [_row(node, fwt, file, model, Workspace(given.workspace), clock) for file, model in students]
+    clock = "cpu" if args.cpu_time else "wall"
+    rows = [_row(node, fwt, file, model, Workspace(args.workspace), clock) for file, model in students]
     return {"clock": clock, "files": rows}
 
 
@@ -93,9 +93,9 @@ def main() -> None:
     parser.add_argument("--workspace", type=Path, default=default_root(), help="where the tasks' data are")
     parser.add_argument("--cpu-time", action="store_true", help="count CPU seconds: for a busy machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
-    result = run(given)
-    print_json(result) if given.json else print(describe(result))
+    args = parser.parse_args()
+    result = run(args)
+    print_json(result) if args.json else print(describe(result))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import HashTokenizer
 
 CPU = torch.device("cpu")
 SST = load_task("sst-2")

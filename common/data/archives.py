@@ -33,6 +33,7 @@ _DAMAGE = (
     ValueError,  # impossible numbers and names
     NotImplementedError,  # compression that this Python lacks
     RuntimeError,  # encrypted members
+    OSError,  # from gzip, or from zipfile, which seeks before the start of an archive whose beginning is missing
 )
 
 
@@ -87,11 +88,8 @@ def _one_line(archive: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
-    except OSError as error:
-        if error.errno not in (None, errno.EINVAL):  # a system error, such as a full disk
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # such as a full disk
             raise
-        # From gzip, or from zipfile, which seeks before the start of an archive whose beginning is missing.
         raise UserError(f"{archive}: damaged or truncated archive ({error})") from error
 
 

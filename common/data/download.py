@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import logging
 import re
@@ -54,11 +53,11 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
         if target.exists():
             say(f"{target}: damaged, or not the expected file; downloading it again")
         partial, recorded = _sibling(target, "partial"), _recorded(target)
-        promised = _download(url, partial, instead)
+        size, promised = _download(url, partial, instead)
         downloaded = file_sha256(partial)
         try:
             if sha256 is None:
-                _check(partial, target.name, downloaded, promised)
+                _check(partial, target.name, downloaded, size, promised)
             elif downloaded != sha256:
                 raise UserError("the checksum differs")
         except UserError as error:
@@ -77,24 +76,14 @@ def fetch(url: str, sha256: str | None, folder: Path, instead: str = "--data-dir
     return target
 
 
-@dataclasses.dataclass(frozen=True)
-class _Promise:
-    """Size and SHA-256 of a file as its server states them; -1 and "" if it does not."""
-
-    size: int
-    sha256: str
-
-
 def _sibling(target: Path, suffix: str) -> Path:
     return target.with_name(f"{target.name}.{suffix}")
 
 
 def _recorded(target: Path) -> str | None:
     """Return the checksum saved at the first download."""
-    try:
-        return _sibling(target, "sha256").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
+    file = _sibling(target, "sha256")
+    return file.read_text(encoding="utf-8").strip() if file.exists() else None
 
 
 def _is_right(target: Path, sha256: str | None) -> bool:
@@ -103,22 +92,24 @@ def _is_right(target: Path, sha256: str | None) -> bool:
     return expected is not None and target.is_file() and file_sha256(target) == expected
 
 
-def _check(path: Path, name: str, sha256: str, promised: _Promise) -> None:
+def _check(path: Path, name: str, sha256: str, size: int, promised: str) -> None:
     """Check a file without a published checksum against the server's size and checksum, or an archive's own checksums.
 
     Raises UserError if one of them differs, or if there is nothing to check against.
     """
-    size = path.stat().st_size
-    if promised.size not in (-1, size):
-        raise UserError(f"{size:,} bytes of {promised.size:,}")
-    if promised.sha256 not in ("", sha256):
+    if size not in (-1, path.stat().st_size):
+        raise UserError(f"{path.stat().st_size:,} bytes of {size:,}")
+    if promised not in ("", sha256):
         raise UserError("its checksum is not that of the server")
-    if not check_archive(path, name) and promised.size == -1 and not promised.sha256:
+    if not check_archive(path, name) and size == -1 and not promised:
         raise UserError("the server gives neither its size nor its checksum")
 
 
-def _download(url: str, partial: Path, instead: str) -> _Promise:
-    """Download the rest of `partial`. Broken connections are resumed as long as each attempt adds some bytes."""
+def _download(url: str, partial: Path, instead: str) -> tuple[int, str]:
+    """Download the rest of `partial`. Returns what `_promise` does.
+
+    Broken connections are resumed as long as each attempt adds some bytes.
+    """
     # Imported here: most commands download nothing.
     import requests
     from requests.adapters import HTTPAdapter
@@ -143,7 +134,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
+def _continue(session: requests.Session, url: str, partial: Path) -> tuple[int, str]:
     """Request the missing bytes. Starts again if the server sends the whole file, or if the file has changed."""
     tag_file = _sibling(partial, "etag")
     done = _size(partial)
@@ -162,7 +153,7 @@ def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
             tag = answer.headers.get("ETag", "")
             write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
         promised = _promise(answer, done)
-        total = max(promised.size, done)
+        total = max(promised[0], done)
         with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 file.write(chunk)
@@ -173,15 +164,15 @@ def _continue(session: requests.Session, url: str, partial: Path) -> _Promise:
 
 def _start(answer: requests.Response) -> int:
     """Return the position of a partial response's first byte, -1 if it is not given (RFC 9110, section 14.4)."""
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(found[1]) if found else -1
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else -1
 
 
-def _promise(answer: requests.Response, done: int) -> _Promise:
-    """Return size and SHA-256 as the server states them. A hub states them when it redirects to the file."""
+def _promise(answer: requests.Response, done: int) -> tuple[int, str]:
+    """Return size and SHA-256 as the server states them, else -1 and "". A hub states them when it redirects."""
     length = answer.headers.get("Content-Length", "")
     size = int(length) + done if length.isdecimal() else -1
     tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]
     sizes = [one.headers.get("X-Linked-Size", "") for one in (*answer.history, answer)]
     checksums = [tag.strip('"') for tag in [*tags, answer.headers.get("ETag", "")] if _SHA256.fullmatch(tag.strip('"'))]
-    return _Promise(next((int(one) for one in sizes if one.isdecimal()), size), checksums[0] if checksums else "")
+    return next((int(one) for one in sizes if one.isdecimal()), size), checksums[0] if checksums else ""

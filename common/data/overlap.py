@@ -47,7 +47,7 @@ def near_keys(split: Split) -> Keys:
 
 
 def _in_order(split: Split, columns: Keys) -> Keys:
-    """Rows with the same first column are carved together: for answers, all questions about a context."""
+    # Rows with the same first column are carved together: for answers, all questions about a context.
     return columns[::-1] if split.kind.always_pairs else columns
 
 

@@ -67,12 +67,7 @@ class Prepare(Step):
                 write_split(out / f"{name}.parquet", split, metadata)
             write_json(out / "report.json", make_report(task, read, splits, dropped, left_out))
         labelled = {name: int(split.labelled.sum()) for name, split in splits.items()}
-        return {
-            "task": task.name,
-            "task_file": self.task_file,
-            "overlaps": task.overlaps,
-            "labelled": labelled,
-        }
+        return {"task": task.name, "task_file": self.task_file, "overlaps": task.overlaps, "labelled": labelled}
 
 
 def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
@@ -219,17 +214,13 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
         missing = f"the data package {source.package} is not installed"
         missing += f"; run: {source.install}" if source.install else ""
         root = package_folder(source.package or "", missing)
-    elif data_dir is None and source.kind == "files":
-        root = Path(source.folder)
     elif data_dir is None:
-        root = _unpacked(source, None, paths)
+        root = Path(source.folder) if source.kind == "files" else _unpacked(source, None, paths)
     elif not data_dir.exists():
         raise UserError(f"--data-dir {data_dir}: no such folder")
-    elif source.kind == "files":
-        root = data_dir
-    elif (data_dir / source.folder).is_dir():
+    elif source.kind == "glue" and (data_dir / source.folder).is_dir():
         root = data_dir / source.folder
-    elif any(data_dir.glob("*.zip")):
+    elif source.kind == "glue" and any(data_dir.glob("*.zip")):
         root = _unpacked(source, data_dir, paths)
     else:
         root = data_dir

@@ -80,7 +80,6 @@ class Split:
         return _fingerprint(self._quoted())
 
     def _quoted(self) -> list[Iterator[str]]:
-        """Return the texts as JSON strings, one column or two."""
         return [map(encode_basestring, column) for column in self.sentences()]
 
 

@@ -146,8 +146,8 @@ class Task(Settings):
             raise ValueError("models_of: a task that only scores models of another task has only test files")
         if not self.models_of and {"all", "train"} <= self.source.files.keys():
             raise ValueError("source.files: all and train mean the same; give one of them")
-        for name, given in (("validation", self.validation), ("test", self.test)):
-            if given and (self.models_of or any(file.startswith(name) for file in self.source.files)):
+        for name, rule in (("validation", self.validation), ("test", self.test)):
+            if rule and (self.models_of or any(file.startswith(name) for file in self.source.files)):
                 raise ValueError(f"{name}: it cannot be split off train if it has a file, or if models_of is given")
         return self
 
@@ -246,29 +246,27 @@ def load_task(name: str) -> Task:
     Raises UserError for an unknown name, suggesting the nearest, an invalid file, or a file with a shipped task's name.
     """
     name = str(name)  # YAML reads 5 as a number
-    own, known = _is_file(name), known_tasks()
-    path = Path(name) if own else TASK_DIR / f"{name}.yaml"
-    if not own and name not in known:
+    is_file, known = name.endswith(TASK_SUFFIXES), known_tasks()
+    path = Path(name) if is_file else TASK_DIR / f"{name}.yaml"
+    if not is_file and name not in known:
         listed = ", ".join(known)
         raise UserError(f"unknown task {name!r}{nearest(name, known)} (tasks: {listed}; or your own YAML file)")
     values = load_yaml(path)
     try:
         task = build(Task, values)
-        if not own or path.parent.resolve() == TASK_DIR.resolve():
+        if not is_file or path.parent.resolve() == TASK_DIR.resolve():
             return task
         if task.name in known:
             raise UserError(f"name: {task.name} is the name of a shipped task; give yours another")
         source = task.source
         if source.kind == "files":
             source = source.model_copy(update={"folder": str(path.parent.resolve() / source.folder)})
-        overlaps = tuple(_name_of(path.parent / other) if _is_file(other) else other for other in task.overlaps)
+        overlaps = tuple(
+            _name_of(path.parent / other) if other.endswith(TASK_SUFFIXES) else other for other in task.overlaps
+        )
         return task.model_copy(update={"source": source, "file": name, "overlaps": overlaps})
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(TASK_SUFFIXES)
 
 
 def _name_of(path: Path) -> str:

@@ -27,11 +27,11 @@ def exact_match(answer: str, gold: str) -> float:
 
 def overlap_f1(answer: str, gold: str) -> float:
     """Return the F1 of an answer's words, counted with repetitions; if either answer has no words, `exact_match`."""
-    own, expected = answer_words(answer), answer_words(gold)
-    if not own or not expected:
-        return float(own == expected)
-    same = (collections.Counter(own) & collections.Counter(expected)).total()
-    return 2 * same / (len(own) + len(expected))
+    words, expected = answer_words(answer), answer_words(gold)
+    if not words or not expected:
+        return float(words == expected)
+    same = (collections.Counter(words) & collections.Counter(expected)).total()
+    return 2 * same / (len(words) + len(expected))
 
 
 def row_scores(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> np.ndarray:

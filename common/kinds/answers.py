@@ -12,13 +12,13 @@ import numpy as np
 
 from common.errors import UserError
 from common.kinds.answer_scores import row_scores
-from common.kinds.base import ANSWERED_FROM, Definition, shares
+from common.kinds.base import ANSWERED_FROM, Contexts, Definition, shares
 from common.kinds.padded import PaddedKind
 from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, to_words, word_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
+    from torch import Tensor
 
 _LOGIT_LIMIT = 8.0
 """In files of logits, those that are further than this below a row's highest are raised to it."""
@@ -50,7 +50,6 @@ class Answers(PaddedKind):
     prediction = "predicted_answer"
 
     def check(self, task: Definition) -> None:
-        """Raise ValueError if something is given that questions do not have."""
         if task.labels != ENDS or task.label_values or task.equivalence is not None:
             raise ValueError("kind: a task of kind answers has no labels: an answer is a part of its context")
         if task.columns != {"sentence1": "text", "label": "label"} or task.source.where or task.source.header:
@@ -59,18 +58,15 @@ class Answers(PaddedKind):
             raise ValueError("symmetric: a question and its context cannot be exchanged")
 
     def check_student(self, task: Definition, arch: str, attends: bool, symmetric: bool) -> None:
-        """Raise UserError for a student whose contexts do not read their questions."""
         if not attends:
             raise UserError(f"question answering ({task.name}) needs --pair-encoder align or compose, or a transformer")
         if symmetric:
             raise UserError(f"--symmetric: the question and the context of {task.name} cannot be exchanged")
 
     def check_adoption(self, task: Definition, arch: str, ours: bool) -> None:
-        """Raise UserError."""
         raise UserError(f"--as-is: question answering ({task.name}) is not supported: fine-tune an encoder")
 
     def shape(self, task: Definition) -> tuple[int, ...]:
-        """Return one answer."""
         return (1, 2)
 
     def known(self, labels: np.ndarray) -> np.ndarray:
@@ -78,10 +74,9 @@ class Answers(PaddedKind):
         return labels[..., 0] >= 0
 
     def counts(self, labels: np.ndarray, task: Definition) -> None:
-        """Return None: answers are not classes."""
+        return None
 
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
-        """Return the counts of rows with and without an answer."""
         answered = labels[self.labelled(labels)][:, 0].any(1)
         counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
         return shares(counts, len(answered))
@@ -91,15 +86,14 @@ class Answers(PaddedKind):
         return np.array([1 + len(word_spans(context)) for context in second or []], np.int64)
 
     def compact_logits(self, logits: np.ndarray) -> np.ndarray:
-        """Return logits with a lower limit and rounded; NaN stays."""
         limited = np.maximum(logits, np.nanmax(logits, axis=1, keepdims=True) - _LOGIT_LIMIT)
         return np.round(limited * _LOGIT_STEPS) / _LOGIT_STEPS
 
-    def targets(self, task: Definition, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
+    def targets(self, task: Definition, labels: np.ndarray, contexts: Contexts = None) -> np.ndarray:
         """Return the first and the last word of each row's first answer, int64 [n, 2]."""
         return to_words(labels, contexts or [])
 
-    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy of starts and ends, each a classification over a row's words.
 
         logits: padded, [batch, 1 + words, 2], NaN at words that a student cut off; targets: int64 [batch, 2]; the mean
@@ -112,9 +106,7 @@ class Answers(PaddedKind):
         kept = targets.masked_fill(cut, _IGNORED)
         return F.cross_entropy(_by_ends(logits), kept.flatten(), reduction="sum") / (~cut).sum().clamp(min=1)
 
-    def compared(
-        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def compared(self, logits: Tensor, teacher: Tensor, distributions: bool) -> tuple[Tensor, Tensor]:
         """Return the distributions of starts and ends over words, or the logits of all words."""
         # The teacher's are padded to the longest row of all, and it read words that the student did not.
         teacher = teacher[:, : logits.shape[1]].masked_fill(logits.isnan(), float("nan"))
@@ -126,10 +118,7 @@ class Answers(PaddedKind):
         """Return the first and last word of each row's best answer, int64 [n, 2]."""
         return best_spans(logits, threshold if task.unanswerable else None)
 
-    def fill(
-        self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> np.ndarray:
-        """Return labels in which rows without an answer have a teacher's."""
+    def fill(self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> np.ndarray:
         labels = labels.copy()
         labels[~labelled] = -1
         unanswered = [contexts[row] for row in np.flatnonzero(~labelled)] if contexts else []
@@ -148,25 +137,15 @@ class Answers(PaddedKind):
         shares_of_words /= np.nansum(shares_of_words, 1, keepdims=True)
         return np.take_along_axis(shares_of_words, chosen[:, None], 1)[:, 0].prod(1)
 
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
+    def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
         """Return SQuAD's metrics, means over questions, in [0, 1]."""
         exact, f1 = answer_scores(labels, chosen, contexts or ()).mean(0)
         return {name: float({"exact_match": exact, "answer_f1": f1}[name]) for name in task.all_metrics}
 
-    def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-        """Return the share of rows with the same answer."""
-        return {"agreement": float(self.right(expected, chosen).mean())}
-
     def right(self, labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return which rows have the same first and last word, bool [n]."""
         return (labels == chosen).all(1)
 
-    def prediction_columns(
-        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, pa.Array]:
-        """Return the answers' texts, and the exact match and F1 of each."""
+    def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
         import pyarrow as pa
 
         contexts, unknown = contexts or [], ~self.labelled(labels)
@@ -184,9 +163,6 @@ def answer_scores(labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str
     return row_scores(answers, texts_of(labels, contexts))
 
 
-def _by_ends(logits: torch.Tensor) -> torch.Tensor:
-    """Return start and end of each row as two classifications over its words: [batch, words, 2] -> [2 batch, words].
-
-    Padding (NaN) becomes a logit so low that its probability is zero.
-    """
+def _by_ends(logits: Tensor) -> Tensor:
+    # Start and end are two classifications over a row's words: [batch, words, 2] -> [2 batch, words].
     return logits.masked_fill(logits.isnan(), _IMPOSSIBLE).transpose(1, 2).flatten(0, 1)

@@ -19,7 +19,7 @@ from common.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
+    from torch import Tensor
 
 ANSWERED_FROM = 0.5
 """Least probability of an answer to a question that may have none, if no threshold is given."""
@@ -30,6 +30,8 @@ _TOLERANCE = 0.01
 """How far the sum of probabilities may differ from 1: they may be rounded."""
 
 _SHOWN = 60
+Contexts = Sequence[str] | None
+"""For answers, the second texts of all rows; others may have none."""
 LabelIndex = Callable[[Any], int]
 """Function from a cell with a label to its index; raises UserError."""
 
@@ -161,20 +163,16 @@ class Kind:
         index = {name: i for i, name in enumerate(names)}
         return lambda text: index_of(text, index)
 
-    def unknown_labels(self, rows: int, task: Definition) -> np.ndarray:
-        """Return the labels of rows without any."""
-        return np.full((rows, *self.shape(task)), self.unknown, self.dtype)
-
-    def unknown_like(self, labels: np.ndarray, rows: int) -> np.ndarray:
-        """Return the labels of rows without any, as wide as `labels`."""
-        return np.full((rows, *labels.shape[1:]), self.unknown, self.dtype)
+    def unknown_labels(self, rows: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the labels of rows without any. shape: of a row's labels."""
+        return np.full((rows, *shape), self.unknown, self.dtype)
 
     def shape(self, task: Definition) -> tuple[int, ...]:
         """Return the shape of a row's labels, the smallest one if they are padded."""
         return ()
 
     def known(self, labels: np.ndarray) -> np.ndarray:
-        """Return which values are known: bool [n], or [n, values] if a row has several."""
+        """Return which rows (or words, or answers) have a label: bool [n], or [n, words] if they are padded."""
         return ~np.isnan(labels) if np.isnan(self.unknown) else labels >= 0
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
@@ -221,19 +219,17 @@ class Kind:
 
     # Training
 
-    def targets(self, task: Definition, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
+    def targets(self, task: Definition, labels: np.ndarray, contexts: Contexts = None) -> np.ndarray:
         """Return what a model is trained to predict."""
         return labels
 
-    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of a batch's targets: a mean over its rows, or words. logits: as a model's `for_loss`."""
         from torch.nn import functional as F
 
         return F.cross_entropy(logits, targets)
 
-    def compared(
-        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def compared(self, logits: Tensor, teacher: Tensor, distributions: bool) -> tuple[Tensor, Tensor]:
         """Return the logits of a student and a teacher as a loss reads them.
 
         distributions: whether it compares distributions, of which each has a row.
@@ -246,9 +242,7 @@ class Kind:
         """Return labels for logits. threshold: least probability of an answer, if there may be none."""
         return logits.argmax(1)
 
-    def fill(
-        self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> np.ndarray:
+    def fill(self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> np.ndarray:
         """Return labels in which rows without one have a teacher's choice.
 
         labelled: bool [n]; chosen: choices for the rows that are not labelled; contexts: second texts of all rows.
@@ -261,15 +255,16 @@ class Kind:
         """Return the probability of the choices, float32 [n]. Raises UserError if there are none."""
         return 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
 
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
-        """Return the task's metrics by name. labels: all known; chosen: as `choices` returns them."""
-        raise NotImplementedError
+    def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
+        """Return the task's metrics by name; here those of classes.
+
+        labels: all known; chosen: as `choices` returns them.
+        """
+        return classification_scores(task, labels, chosen)
 
     def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
         """Return how well a student's choices agree with a teacher's, by the name of the metric."""
-        return {"agreement": float((expected == chosen).mean())}
+        return {"agreement": float(self.right(expected, chosen).mean())}
 
     def right(self, labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Return which rows (or words) have the right answer, bool [n]."""
@@ -277,18 +272,12 @@ class Kind:
 
     # Saved predictions
 
-    def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
-        """Return which saved predictions have a label, bool [n]. labels: as `from_predictions` returns them."""
-        return ~np.isnan(labels) if np.isnan(self.unknown) else labels >= 0
-
-    def prediction_columns(
-        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, pa.Array]:
+    def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
         """Return the columns of saved predictions: `label` and `prediction`, one value a row (or word)."""
         import pyarrow as pa
 
         dtype = np.promote_types(self.dtype, np.int64)
-        label = pa.array(labels.astype(dtype), mask=~self.labelled_predictions(labels))
+        label = pa.array(labels.astype(dtype), mask=~self.known(labels))
         return {"label": label, "prediction": pa.array(chosen.astype(dtype))}
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
@@ -331,14 +320,14 @@ def items_of(cell: Any, separator: str) -> list[Any]:
     return cell
 
 
-def index_of(text: str, index: Mapping[str, int]) -> int:
-    """Return a label's index. Raises UserError, with the nearest name, for an unknown label."""
+def index_of(text: str, index: Mapping[str, int], what: str = "label") -> int:
+    """Return a label's index. Raises UserError, with the nearest name, for an unknown label. what: its name there."""
     from common.config import nearest
 
     if text not in index:
         names = list(index)
         listed = ", ".join([*names[:10], *(["..."] if len(names) > 10 else [])])
-        raise UserError(f"unknown label {text[:80]!r}; expected {listed}{nearest(text[:80], index)}")
+        raise UserError(f"unknown {what} {text[:80]!r}; expected {listed}{nearest(text[:80], index)}")
     return index[text]
 
 

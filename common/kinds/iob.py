@@ -35,12 +35,12 @@ def as_iob(words: Sequence[str], tags: Sequence[str]) -> str:
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return (kind, first word, word after the last) of each entity; an I- tag that continues no entity begins one."""
-    found: list[tuple[str, int, int]] = []
+    spans: list[tuple[str, int, int]] = []
     before = OUTSIDE
     for i, tag in enumerate(tags):
         if tag[0] == "I" and before[1:] == tag[1:]:
-            found[-1] = (*found[-1][:2], i + 1)
+            spans[-1] = (*spans[-1][:2], i + 1)
         elif tag != OUTSIDE:
-            found.append((tag[2:], i, i + 1))
+            spans.append((tag[2:], i, i + 1))
         before = tag
-    return found
+    return spans

@@ -1,12 +1,8 @@
 """One label a text: int64 [n], -1 if unknown."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
 import numpy as np
 
-from common.kinds.base import Definition, Kind, classification_scores
+from common.kinds.base import Kind
 
 
 class Labels(Kind):
@@ -20,11 +16,4 @@ class Labels(Kind):
     for_fairseq = True
 
     def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row and the class of each label, int64 [n]."""
         return np.arange(len(labels)), labels
-
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
-        """Return the task's metrics; see `classification_scores`."""
-        return classification_scores(task, labels, chosen)

@@ -11,20 +11,19 @@ from common.errors import UserError
 from common.kinds.base import (
     ANSWERED_FROM,
     LEAST,
+    Contexts,
     Definition,
     Kind,
     LabelIndex,
     check_probabilities,
-    classification_scores,
     index_of,
     items_of,
-    shares,
 )
-from common.kinds.ragged import fixed_lists
+from common.kinds.ragged import fixed_lists, to_fixed_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
+    from torch import Tensor
 
 JOINED_BY = "|"
 """Separator of the labels of a text in predictions, if it has several."""
@@ -45,7 +44,6 @@ class Multilabel(Kind):
     prediction = "predicted_labels"
 
     def check(self, task: Definition) -> None:
-        """Raise ValueError if labels cannot be joined, or not be told apart in a joined cell."""
         super().check(task)
         if task.equivalence is not None:
             raise ValueError("equivalence must be one of the labels of a task on pairs with one label each")
@@ -59,7 +57,6 @@ class Multilabel(Kind):
                 )
 
     def parser(self, task: Definition, names: Sequence[str]) -> Callable[[Any], Any]:
-        """Return a function from a list of labels to 1 or 0 for each of the task's."""
         index = {name: i for i, name in enumerate(names)}
 
         def parse(texts: Sequence[str]) -> np.ndarray:
@@ -74,7 +71,6 @@ class Multilabel(Kind):
         return parse
 
     def answer_reader(self, task: Definition, label: LabelIndex, predicted: bool) -> Callable[[Any], np.ndarray]:
-        """Return a function from a list of labels, or joined ones, to logits."""
         separator = JOINED_BY if predicted else task.label_separator
 
         def read(cell: Any) -> np.ndarray:
@@ -91,43 +87,30 @@ class Multilabel(Kind):
         return np.log(values / (1 - values)).astype(np.float32)
 
     def shape(self, task: Definition) -> tuple[int, ...]:
-        """Return one value for each label."""
         return (len(task.labels),)
 
-    def labelled(self, labels: np.ndarray) -> np.ndarray:
-        """Return which rows have a list of labels, even an empty one, bool [n]."""
-        return ~np.isnan(labels).any(1)
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Return which rows have a list of labels, even an empty one, bool [n]. Unknown ones are NaN, saved ones -1."""
+        return (labels >= 0).all(1)
 
     def column(self, labels: np.ndarray) -> pa.Array:
-        """Return a column of lists of equal length."""
-        import pyarrow as pa
-
-        return pa.FixedSizeListArray.from_arrays(pa.array(labels.ravel(), pa.float32()), labels.shape[1])
+        return to_fixed_lists(labels)
 
     def from_column(self, column: pa.ChunkedArray) -> np.ndarray:
-        """Return the labels in a column of lists."""
         return fixed_lists(column)
 
     def counts(self, labels: np.ndarray, task: Definition) -> np.ndarray:
-        """Return how many rows have each label, int64 [labels]."""
         return np.nansum(labels, 0, np.float64).astype(np.int64)
 
     def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row and the class of each label of a row, int64 [n]."""
         return np.nonzero(labels)
 
-    def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
-        """Return the count of each label, and its share of the labelled rows."""
-        counts = self.counts(labels, task)
-        return shares(dict(zip(task.labels, counts.tolist(), strict=True)), np.count_nonzero(self.labelled(labels)))
-
     def labels_of_a_row(self, labels: np.ndarray) -> dict[str, Any]:
-        """Return the mean number of labels per row, and the number of rows without any."""
-        counts = labels[self.labelled(labels)].sum(1)
+        counts = labels[self.known(labels)].sum(1)
         mean = round(float(counts.mean()), 4) if len(counts) else 0.0
         return {"labels_a_row": mean, "none": int((counts == 0).sum())}
 
-    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the binary cross-entropy, a mean over labels too."""
         from torch.nn import functional as F
 
@@ -141,40 +124,15 @@ class Multilabel(Kind):
         """Return the probability of the least certain label, float32 [n]."""
         return (1 / (1 + np.exp(-np.abs(logits)))).min(1)
 
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
-        """Return the task's metrics; see `classification_scores`."""
-        return classification_scores(task, labels, chosen)
-
-    def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-        """Return the share of rows of which all labels are equal."""
-        return {"agreement": float(self.right(expected, chosen).mean())}
-
     def right(self, labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return which rows have exactly the right labels, bool [n]."""
         return (chosen == labels).all(1)
 
-    def prediction_columns(
-        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, pa.Array]:
-        """Return columns of lists with 1 or 0 for each label, -1 if unknown."""
-        import pyarrow as pa
-
-        def lists(values: np.ndarray) -> pa.Array:
-            return pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.int64).ravel()), values.shape[1])
-
-        known = np.where(self.labelled(labels)[:, None], labels, -1)
-        return {"label": lists(known), "prediction": lists(chosen)}
-
-    def labelled_predictions(self, labels: np.ndarray) -> np.ndarray:
-        """Return which rows have a list of labels, bool [n]."""
-        return (labels >= 0).all(1)
+    def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
+        columns = {"label": np.where(self.known(labels)[:, None], labels, -1), "prediction": chosen}
+        return {name: to_fixed_lists(values.astype(np.int64)) for name, values in columns.items()}
 
     def from_predictions(self, column: pa.ChunkedArray) -> np.ndarray:
         """Return int64 [n, labels]. Raises ValueError if the column has no lists."""
-        import pyarrow as pa
-
-        if not pa.types.is_fixed_size_list(column.type):
+        if not hasattr(column.type, "list_size"):
             raise ValueError(f"a column of type {column.type}")
         return fixed_lists(column)

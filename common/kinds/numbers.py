@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
-from common.kinds.base import ANSWERED_FROM, Definition, Kind, LabelIndex, finite_numbers
+from common.kinds.base import ANSWERED_FROM, Contexts, Definition, Kind, LabelIndex, finite_numbers
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
 _LARGEST_SCORE = 1e15
 """Largest absolute score: scores and their squares are 32-bit floats."""
@@ -35,11 +35,9 @@ class Numbers(Kind):
     for_fairseq = True
 
     def outputs(self, labels: Sequence[str]) -> int:
-        """Return 1."""
         return 1
 
     def check(self, task: Definition) -> None:
-        """Raise ValueError if there is no valid range, or if there are labels."""
         if task.labels or task.range is None:
             raise ValueError("a task of kind numbers has a range (lowest and highest score) and no labels")
         if task.range[0] >= task.range[1]:
@@ -48,12 +46,10 @@ class Numbers(Kind):
             raise ValueError(f"range: scores are at most {_LARGEST_SCORE:g}")
 
     def check_adoption(self, task: Definition, arch: str, ours: bool) -> None:
-        """Raise UserError for a classifier from elsewhere."""
         if not ours:
             raise UserError(f"--as-is: {task.name} is a regression, and the range of the scores of {arch} is unknown")
 
     def parser(self, task: Definition, names: Sequence[str]) -> Callable[[Any], Any]:
-        """Return a function from a number's text to the number."""
         low, high = task.range
 
         def parse(text: str) -> float:
@@ -80,46 +76,39 @@ class Numbers(Kind):
         return read
 
     def counts(self, labels: np.ndarray, task: Definition) -> None:
-        """Return None: numbers are not classes."""
+        return None
 
     def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the row and the quartile of each number, int64 [n]."""
         return np.arange(len(labels)), np.searchsorted(np.quantile(labels, (0.25, 0.5, 0.75)), labels)
 
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
-        """Return the lowest, mean and highest score."""
         labels = labels[self.known(labels)]
         functions = {"lowest": np.min, "mean": np.mean, "highest": np.max} if len(labels) else {}
         return {name: round(float(function(labels)), 4) for name, function in functions.items()}
 
-    def targets(self, task: Definition, labels: np.ndarray, contexts: Sequence[str] | None = None) -> np.ndarray:
+    def targets(self, task: Definition, labels: np.ndarray, contexts: Contexts = None) -> np.ndarray:
         """Return scores scaled to [0, 1], float32 [n]."""
         low, high = task.range
         return ((labels - low) / (high - low)).astype(np.float32)
 
-    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean squared error."""
+    def label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         from torch.nn import functional as F
 
         return F.mse_loss(logits[:, 0], targets)
 
     def choices(self, task: Definition, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
-        """Return scores in the task's range, float32 [n]."""
         low, high = task.range
         return (logits[:, 0] * (high - low) + low).astype(np.float32)
 
     def confidence(self, task: Definition, logits: np.ndarray) -> np.ndarray:
-        """Raise UserError: scores have no probabilities."""
         raise UserError(f"{task.name} is a regression, whose scores have no probabilities")
 
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
+    def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
         """Return correlations, in [-1, 1], 0 if either side is constant."""
         return {name: _correlation(name, labels, chosen) for name in task.all_metrics}
 
     def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-        """Return Pearson's correlation."""
         return {"agreement_pearson": _correlation("pearson", expected, chosen)}
 
 

@@ -21,23 +21,18 @@ class PaddedKind(Kind):
     has_probabilities = False
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
-        """Return which rows have any label, bool [n]."""
         return self.known(labels).any(1)
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the labels of all parts, as wide as the widest."""
         return join_padded(parts, self.unknown)
 
     def join_logits(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the logits of all parts, as wide as the widest."""
         return join_padded(parts, np.nan)
 
     def column(self, labels: np.ndarray) -> pa.Array:
-        """Return a column of lists of different length."""
         import pyarrow as pa
 
         return to_lists(labels, self.known(labels), pa.int32())
 
     def from_column(self, column: pa.ChunkedArray) -> np.ndarray:
-        """Return the padded labels in a column of lists."""
         return from_lists(column, self.unknown).astype(self.dtype)

@@ -142,6 +142,13 @@ def from_lists(column: pa.ChunkedArray, fill: float = np.nan) -> np.ndarray:
     return padded(flat.to_numpy(zero_copy_only=False), counts, fill)
 
 
+def to_fixed_lists(values: np.ndarray) -> pa.FixedSizeListArray:
+    """Return an array, [n, values], as a column of lists of equal length."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
 def fixed_lists(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of lists of equal length as an array, [n, values]."""
     return column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)

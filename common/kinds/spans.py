@@ -36,16 +36,16 @@ def to_words(answers: np.ndarray, contexts: Sequence[str]) -> np.ndarray:
     answers: characters [start, end) of each answer, int64 [n, answers, 2], -1 after a row's last one. An answer that
     starts or ends within a word is extended to the whole word.
     """
-    found = np.full((len(answers), 2), -1, np.int64)
+    spans = np.full((len(answers), 2), -1, np.int64)
     for row, (start, end) in enumerate(answers[:, 0]):
         if (start, end) == NO_ANSWER:
-            found[row] = NO_ANSWER
+            spans[row] = NO_ANSWER
         elif start >= 0:
             words = word_spans(contexts[row])
             touched = np.flatnonzero((words[:, 1] > start) & (words[:, 0] < end))
             # An answer without a letter, digit or sign, such as a control character, cannot be found.
-            found[row] = (touched[0] + 1, touched[-1] + 1) if len(touched) else NO_ANSWER
-    return found
+            spans[row] = (touched[0] + 1, touched[-1] + 1) if len(touched) else NO_ANSWER
+    return spans
 
 
 def to_characters(chosen: np.ndarray, contexts: Sequence[str]) -> np.ndarray:

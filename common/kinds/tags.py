@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
-from common.kinds.base import ANSWERED_FROM, Definition, Kind, LabelIndex, items_of
+from common.kinds.base import ANSWERED_FROM, Contexts, Definition, Kind, LabelIndex, items_of
 from common.kinds.iob import check_tags
 from common.kinds.padded import PaddedKind
 from common.kinds.ragged import count_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
+    from torch import Tensor
 
 
 class Tags(PaddedKind):
@@ -31,7 +31,6 @@ class Tags(PaddedKind):
     prediction = "predicted_tags"
 
     def check(self, task: Definition) -> None:
-        """Raise ValueError if labels are no IOB scheme, or if something is given that files of words do not have."""
         super().check(task)
         if task.pair:
             raise ValueError("kind: a task of kind tags has single texts")
@@ -46,18 +45,15 @@ class Tags(PaddedKind):
         check_tags(task.labels)
 
     def check_student(self, task: Definition, arch: str, attends: bool, symmetric: bool) -> None:
-        """Raise UserError for an FFN."""
         if arch == "ffn":
             raise UserError(
                 f"{task.name} has a label for every word, but an FFN has one state per text: use another student"
             )
 
     def shape(self, task: Definition) -> tuple[int, ...]:
-        """Return one word."""
         return (1,)
 
     def word_counts(self, first: Sequence[str], second: Sequence[str] | None) -> np.ndarray:
-        """Return the number of words of each text, int64 [n]."""
         return count_words(first)
 
     def answer_reader(self, task: Definition, label: LabelIndex, predicted: bool) -> Callable[[Any], np.ndarray]:
@@ -65,23 +61,18 @@ class Tags(PaddedKind):
         one = super().answer_reader(task, label, predicted)
         return lambda cell: np.array([one(tag) for tag in items_of(cell, " ")]).reshape(-1, len(task.labels))
 
-    def label_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the cross-entropy. logits: of all words, [words, outputs]; targets: padded, [batch, words]."""
         return Kind.label_loss(self, logits, targets[targets >= 0])
 
-    def compared(
-        self, logits: torch.Tensor, teacher: torch.Tensor, distributions: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def compared(self, logits: Tensor, teacher: Tensor, distributions: bool) -> tuple[Tensor, Tensor]:
         """Return the logits of all words, concatenated; the teacher's are padded, [batch, words, outputs]."""
         return logits, teacher[~teacher[..., 0].isnan()]
 
     def choices(self, task: Definition, logits: np.ndarray, threshold: float = ANSWERED_FROM) -> np.ndarray:
-        """Return the most probable tag of each word, int64 [n, words]."""
         return np.where(np.isnan(logits[..., 0]), -1, logits.argmax(-1))
 
-    def fill(
-        self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> np.ndarray:
+    def fill(self, labels: np.ndarray, labelled: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> np.ndarray:
         """Return labels in which rows without tags have a teacher's; the longest text may have none."""
         more = max(0, chosen.shape[1] - labels.shape[1])
         return super().fill(np.pad(labels, ((0, 0), (0, more)), constant_values=-1), labelled, chosen, contexts)
@@ -91,9 +82,7 @@ class Tags(PaddedKind):
         highest = 1 / np.exp(logits - logits.max(-1, keepdims=True)).sum(-1)
         return np.where(np.isnan(highest), 1, highest).min(1)
 
-    def scores(
-        self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, float]:
+    def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
         """Return entity metrics, those of conlleval and seqeval, and the accuracy over words.
 
         An entity is found if all its words and its kind are right, and an I- tag need not continue an entity.
@@ -106,8 +95,5 @@ class Tags(PaddedKind):
         scores = {"entity_f1": f1, "entity_precision": precision, "entity_recall": recall, "accuracy": accuracy}
         return {name: float(scores[name]) for name in task.all_metrics}
 
-    def prediction_columns(
-        self, labels: np.ndarray, chosen: np.ndarray, contexts: Sequence[str] | None
-    ) -> dict[str, pa.Array]:
-        """Return columns with a value for each word of all rows."""
+    def prediction_columns(self, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, pa.Array]:
         return Kind.prediction_columns(self, labels[labels >= 0], chosen[chosen >= 0], contexts)

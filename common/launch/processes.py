@@ -41,15 +41,12 @@ class Processes:
         self._pool = ProcessPool(self.at_once, initializer=_start_worker, initargs=start, context=context)
 
     def start(self, jobs: list[JobT]) -> list[ProcessFuture]:
-        """Start jobs."""
         return [self._pool.schedule(self._function, (job, nothing)) for job in jobs]
 
     def ended(self, running: list[ProcessFuture]) -> Iterable[ProcessFuture]:
-        """Return the futures that are done."""
         return futures.wait(running, POLL_SECONDS, futures.FIRST_COMPLETED).done
 
     def result(self, handle: ProcessFuture) -> None:
-        """Raise what the job's function raised, or WorkerDied."""
         try:
             handle.result()
         except ProcessExpired as error:
@@ -58,11 +55,9 @@ class Processes:
             raise UserError("workers die before they start a job (out of memory?); try fewer --workers") from None
 
     def ask_to_stop(self, running: list[ProcessFuture]) -> None:
-        """Set the flag that all workers read."""
         self._stop.value = True
 
     def close(self, running: list[ProcessFuture]) -> None:
-        """End all workers."""
         self._pool.stop()
         self._pool.join()
         if self._places:

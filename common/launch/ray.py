@@ -33,15 +33,12 @@ class RayTasks:
         self._remote = ray.remote(run_in_folder).options(max_retries=0, num_cpus=threads, num_gpus=gpus)
 
     def start(self, jobs: list[JobT]) -> list[Any]:
-        """Start jobs."""
         return [self._remote.remote(self._function, Path.cwd(), job) for job in jobs]
 
     def ended(self, running: list[Any]) -> Iterable[Any]:
-        """Return the references whose values, or errors, are ready."""
         return self._ray.wait(running, timeout=POLL_SECONDS)[0]
 
     def result(self, handle: Any) -> None:
-        """Raise what the job's function raised, or WorkerDied."""
         try:
             self._ray.get(handle)
         except self._ray.exceptions.RayTaskError as error:

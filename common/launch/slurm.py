@@ -72,7 +72,6 @@ class SlurmJobs:
         return done
 
     def result(self, handle: Any) -> None:
-        """Raise what the job's function raised, or WorkerDied."""
         from submitit.core.utils import UncompletedJobError
 
         try:

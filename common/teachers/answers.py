@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from common.config import nearest
 from common.data.readers.records import as_sentence, kind_of
-from common.data.readers.tables import TABLES, as_label, column_names, read_rows, text_columns
+from common.data.readers.tables import TABLES, as_label, column_names, place, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
-from common.kinds.base import finite_numbers
+from common.kinds.base import finite_numbers, index_of
 from common.kinds.ragged import padded
 from common.reading import regular_file
 from common.stopping import check
@@ -59,10 +58,10 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
             if words is not None and len(values) != words[row]:
                 raise UserError(f"{len(values)} tags for {words[row]} words")
             if row in answers and not np.array_equal(answers[row][1], values):
-                raise UserError(f"the answer differs from that in {_place(kind, answers[row][0])} for the same text")
+                raise UserError(f"the answer differs from that in {place(kind, answers[row][0])} for the same text")
             answers.setdefault(row, (line, values))
         except UserError as error:
-            raise UserError(f"{path} {_place(kind, line)}: {error}") from None
+            raise UserError(f"{path} {place(kind, line)}: {error}") from None
     if missing := [row for row in first if row not in answers]:
         text = " | ".join(column[missing[0]] for column in rows.sentences())
         raise UserError(
@@ -70,10 +69,6 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
         )
     values = [answers[row][1] for row in first]
     return np.stack(values) if words is None else padded(np.concatenate(values), words)
-
-
-def _place(kind: str, line: int) -> str:
-    return f"{'row' if kind == '.parquet' else 'line'} {line}"
 
 
 def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:
@@ -120,14 +115,5 @@ def _label_reader(task: Task, predicted: bool) -> Reader:
     """
     names, values = ({normalise(text): i for i, text in enumerate(texts)} for texts in (task.labels, task.values))
     index = {**values, **names} if predicted else {**names, **values}
-
-    def label(cell: Any) -> int:
-        text = as_label(cell)
-        if text not in index:
-            raise UserError(
-                f"unknown label {text[:80]!r}; expected {', '.join(task.labels)[:500]}{nearest(text, index)}"
-            )
-        return index[text]
-
-    read = task.kind.answer_reader(task, label, predicted)
+    read = task.kind.answer_reader(task, lambda cell: index_of(as_label(cell), index), predicted)
     return lambda cells: read(cells[0])

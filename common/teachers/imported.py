@@ -19,7 +19,7 @@ from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
 from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
 from common.teachers.logits_file import is_logits_file, read_description, read_logits
-from common.teachers.step import answers_of
+from common.teachers.step import answers_of, teacher_facts
 from common.training.models import read_config
 
 
@@ -36,15 +36,7 @@ class Imported(Step):
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write nothing: the manifest is the teacher."""
-        return {
-            "kind": "teacher",
-            "stage": "teacher",
-            **self.answers,
-            "arch": "imported",
-            "seed": 0,
-            "imported": True,
-            "sizes": self.sizes,
-        }
+        return {**teacher_facts(self.answers, "imported"), "imported": True, "sizes": self.sizes}
 
 
 class ImportedLogits(LogitsStep):

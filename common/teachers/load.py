@@ -7,13 +7,14 @@ import torch
 from common.store.files import file_fingerprint, fingerprint
 from common.teachers.base import MaskedLM, Teacher
 from common.teachers.ensemble import EnsembleTeacher
+from common.teachers.fairseq.library import load_fairseq
 from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
-from common.teachers.fairseq.sources import model_files
+from common.teachers.fairseq.sources import byte_pairs, model_files, resolve
 from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
 from common.teachers.linear_step import load_linear
 from common.teachers.settings import is_fairseq
-from common.training.models import check_runs, is_linear, members_of
+from common.training.models import check_runs, is_linear, members_of, read_config
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
@@ -27,7 +28,8 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
     if is_linear(folder):
         return load_linear(folder, device, dtype)
     if (folder / "fairseq").is_dir():
-        return FairseqTeacher.load(folder, device, dtype)
+        config = read_config(folder)
+        return FairseqTeacher(folder / "fairseq", config.outputs, device, dtype, config.settings["max_tokens"])
     return load_teacher_of_any(folder, device, dtype)
 
 
@@ -37,7 +39,9 @@ def load_masked_lm(source: str, device: torch.device, downloads: Path) -> Masked
     downloads: where the official RoBERTa archives are kept. Raises UserError when there is no such model.
     """
     if is_fairseq(source):
-        return FairseqMaskedLM.load(source, device, downloads)
+        load_fairseq(f"the masked language model {source}")  # before a large download, not after it
+        folder = Path(resolve(source, downloads)[0])
+        return FairseqMaskedLM(folder, byte_pairs(folder, downloads), device)
     return HuggingFaceMaskedLM.load(source, device)
 
 

@@ -31,24 +31,17 @@ class TeacherStep(Step):
 
         trained_on: every task whose rows it has seen; seed: 0 if nothing was drawn.
         """
-        return {
-            "kind": "teacher",
-            "stage": "teacher",
-            **answers_of(self.task),
-            "arch": self.arch,
-            "seed": seed,
-            "trained_on": tuple(sorted(trained_on)),
-        }
+        return {**teacher_facts(answers_of(self.task), self.arch, seed), "trained_on": tuple(sorted(trained_on))}
 
 
 def answers_of(task: Task) -> dict[str, Any]:
-    """Return the facts of a teacher's manifest that its task determines: name, labels, and kinds of text and labels."""
-    return {
-        "task": task.name,
-        "labels": task.labels,
-        "pair": task.pair,
-        "task_kind": task.kind.name,
-    }
+    """Return the facts of a model's manifest that its task determines: name, labels, and kinds of text and labels."""
+    return {"task": task.name, "labels": task.labels, "pair": task.pair, "task_kind": task.kind.name}
+
+
+def teacher_facts(answers: dict[str, Any], arch: str, seed: int = 0) -> dict[str, Any]:
+    """Return the facts that every teacher's manifest has. answers: as `answers_of` returns them."""
+    return {"kind": "teacher", "stage": "teacher", **answers, "arch": arch, "seed": seed}
 
 
 def encoder_at(source: str) -> Artifact:

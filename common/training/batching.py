@@ -39,5 +39,5 @@ def _similar(rows: np.ndarray, lengths: np.ndarray, batch_size: int) -> list[np.
     if second is not None:
         run = batch_size * max(1, round(math.sqrt(len(rows) / batch_size)))
         runs = (rows[start : start + run] for start in range(0, len(rows), run))
-        rows = np.concatenate([each[np.argsort(second[each], kind="stable")] for each in runs])
+        rows = np.concatenate([members[np.argsort(second[members], kind="stable")] for members in runs])
     return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]

@@ -173,7 +173,7 @@ def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) 
 
     best: the kept weights by EPOCH.NAME.
     """
-    kept = sorted([*state.kept, (score, state.epoch)], key=lambda each: -each[0])
+    kept = sorted([*state.kept, (score, state.epoch)], key=lambda entry: -entry[0])
     state.kept, dropped = kept[: run.kept], kept[run.kept :]
     if state.epoch not in [epoch for _, epoch in dropped]:
         # A copy, not a view: training continues (seed fault 4).
@@ -189,10 +189,12 @@ def _mean(best: dict[str, torch.Tensor], epochs: list[int]) -> dict[str, torch.T
     if len(epochs) == 1:
         return first
 
-    def mean(name: str) -> torch.Tensor:
-        return torch.stack([best[f"{epoch}.{name}"].double() for epoch in epochs]).mean(0)
+    def mean(name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        return torch.stack([best[f"{epoch}.{name}"].double() for epoch in epochs]).mean(0).to(tensor.dtype)
 
-    return {name: mean(name).to(own.dtype) if own.is_floating_point() else own for name, own in first.items()}
+    return {name: mean(name, tensor) for name, tensor in first.items()}
 
 
 def _set_rates(run: Run, base_rates: list[float], factor: float) -> None:
@@ -277,7 +279,7 @@ def _resume(run: Run) -> tuple[_State, dict[str, torch.Tensor], dict[str, torch.
         groups[group][name] = tensor.to(device) if group in ("best", "extra") else tensor
     run.model.load_state_dict(groups["model"])
     restore_optimizer(run.optimizer, groups["optimizer"])
-    run.scaler.load_state_dict(metadata.get("scaler", {}))
+    run.scaler.load_state_dict(metadata["scaler"])
     state = _State(**metadata["state"])
     say(f"{run.label}: resuming from epoch {state.epoch + 1}, step {state.step}")
     return state, groups["best"], groups["extra"]

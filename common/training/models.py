@@ -124,8 +124,8 @@ def read_config(folder: Path) -> ModelConfig:
         raise UserError(missing_model(folder))
     try:
         manifest = read_manifest(folder)
-        about = {"name": folder.name, "key": manifest.key, "parent": manifest.parent, "actions": manifest.actions}
-        return build(ModelConfig, manifest.facts, {"settings": flat(manifest.settings)}, about)
+        history = {"parent": manifest.parent, "actions": manifest.actions, "settings": flat(manifest.settings)}
+        return build(ModelConfig, manifest.facts, {"name": folder.name, "key": manifest.key}, history)
     except UserError as error:
         raise UserError(f"{folder} is not a model: {error}") from error
 
@@ -164,8 +164,8 @@ def find_model(paths: Workspace, task: Task, name: str, arch: str | None = None)
     if config.task != task.models_task:
         raise UserError(f"{name} was trained for task {config.task}, not {task.models_task}")
     if config.labels != task.labels:
-        learned, own = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
-        raise UserError(f"{name} learned the labels {learned}, {task.name} has {own}")
+        learned, expected = (", ".join(labels) or "none" for labels in (config.labels, task.labels))
+        raise UserError(f"{name} learned the labels {learned}, {task.name} has {expected}")
     if config.task_kind is not task.kind:
         raise UserError(f"{name} predicts {config.task_kind.name}, {task.name} has {task.kind.name}")
     if arch is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from common.config import flag
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -50,7 +52,6 @@ def subject(settings: AnalyzeSettings) -> tuple[str, list[str]]:
 
 
 def _packed_file(settings: AnalyzeSettings) -> Path | None:
-    """Return the packed file to analyse; None if it is a model in the workspace."""
     return find_packed(settings.paths, load_task(settings.task), settings.model_name or "") if settings.bytes else None
 
 
@@ -103,17 +104,20 @@ def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
     task = load_task(settings.task)
     name = settings.arch or ""
     shapes = glue_baselines.glue_shapes(name, task.pair, task.outputs)
-    parts = glue_baselines.count(shapes)
+    listed = tensors.listed({key: torch.empty(shape, device="meta") for key, shape in shapes.items()}, "student")
+    parts: dict[str, int] = {}
+    for tensor in listed:
+        parts[tensor["part"]] = parts.get(tensor["part"], 0) + tensor["count"]
     total = sum(parts.values())
     result: dict[str, Any] = {"task": task.name, "model": name, "arch": name, "parameters": total}
     if "model_size" in settings.asked:
         result["model_size"] = {
             "parts": {part: {"parameters": number} for part, number in parts.items()},
-            "bytes": {"computed": total * glue_baselines.BYTES_PER_WEIGHT},
+            "bytes": {"computed": sum(tensor["bytes"] for tensor in listed)},
             "thesis_megabytes": glue_baselines.QUOTED_MB[name, task.pair],
         }
     if "named_params" in settings.asked:
-        result["named_params"] = glue_baselines.listed(shapes)
+        result["named_params"] = listed
     figures = {"pie_chart": parameter_pie(f"Parameters of {name}", parts)} if "pie_chart" in settings.asked else {}
     return result | _save(settings, picture_folder(settings, name), figures)
 

@@ -60,16 +60,16 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
     split = Split([first], second or None, np.zeros(1, np.int64), np.zeros(1, np.int64))
     if config.kind != "student":
         return [_of_teacher(folder, config.name, split, cpu)]
-    own = _of_student(folder, config, split, cpu)
+    maps = _of_student(folder, config, split, cpu)
     teacher = folder.parent / (config.teacher or "")
     if config.teacher is None:
-        return [own]
+        return [maps]
     if not (teacher / "huggingface").is_dir():  # an ensemble, fairseq's, imported or deleted
         say(f"{config.teacher}: not shown, only a Hugging Face teacher in the same workspace has attention maps")
-        return [own]
+        return [maps]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
-    layers = mapped_layers(config.distillation.get("layer_map", ["uniform"]), len(own.layers), len(theirs.layers))
-    return [dataclasses.replace(theirs, layers=[1 + layer for layer in layers], maps=theirs.maps[layers]), own]
+    layers = mapped_layers(config.distillation.get("layer_map", ["uniform"]), len(maps.layers), len(theirs.layers))
+    return [dataclasses.replace(theirs, layers=[1 + layer for layer in layers], maps=theirs.maps[layers]), maps]
 
 
 def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> AttentionMaps:
@@ -112,8 +112,8 @@ def attention_figure(models: Sequence[AttentionMaps]) -> Figure:
     """Return a figure with a row per layer and a panel for each of the first HEADS heads, models side by side."""
     from matplotlib.figure import Figure
 
-    columns, rows = [min(HEADS, each.maps.shape[1]) for each in models], max(len(each.layers) for each in models)
-    longest = max(len(each.tokens) for each in models)
+    columns = [min(HEADS, model.maps.shape[1]) for model in models]
+    rows, longest = max(len(model.layers) for model in models), max(len(model.tokens) for model in models)
     side = max(1.3, 0.085 * longest)
     figure = Figure(figsize=(side * sum(columns) + len(models), side * rows + 1.6), layout="constrained")
     blocks = figure.subfigures(1, len(models), squeeze=False, width_ratios=columns, wspace=0.05)[0]

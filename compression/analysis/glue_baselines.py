@@ -12,8 +12,6 @@ bytes per weight, the shapes below give 2,949.8, 2,968.2, 684.2 and 702.6 MB. Th
 from __future__ import annotations
 
 import itertools
-import math
-from typing import Any
 
 from common.errors import UserError
 
@@ -27,7 +25,6 @@ QUOTED_MB = {
     ("glue-elmo", True): 703,
 }
 """(name, whether for pairs) -> size in tables 7.1 to 7.3 and 7.5 of the thesis. Quoted, not measured."""
-BYTES_PER_WEIGHT = 4
 
 _GLOVE_WORDS, _VECTOR = 2_200_000, 300
 _HIDDEN, _LAYERS = 1500, 2
@@ -75,27 +72,3 @@ def _elmo() -> dict[str, Shape]:
             shapes |= {f"{at}.weight": (4 * cells, 2 * projected), f"{at}.bias": (4 * cells,)}
             shapes |= {f"{at}.projection": (projected, cells)}
     return shapes
-
-
-def count(shapes: dict[str, Shape]) -> dict[str, int]:
-    """Return part -> number of weights."""
-    parts: dict[str, int] = {}
-    for name, shape in shapes.items():
-        part = name.split(".")[0]
-        parts[part] = parts.get(part, 0) + math.prod(shape)
-    return parts
-
-
-def listed(shapes: dict[str, Shape]) -> list[dict[str, Any]]:
-    """Return the tensors in the format of compression.analysis.tensors.listed."""
-    return [
-        {
-            "name": name,
-            "part": name.split(".")[0],
-            "shape": list(shape),
-            "dtype": "float32",
-            "count": math.prod(shape),
-            "bytes": BYTES_PER_WEIGHT * math.prod(shape),
-        }
-        for name, shape in shapes.items()
-    ]

@@ -28,7 +28,12 @@ def packed_bytes(folder: Path, weights: Sequence[Weight]) -> dict[str, Any]:
     Raises UserError if the folder does not hold a student.
     """
     sections = packed_sections(*load_student(folder, torch.device("cpu")))
-    return by_tensor(sections, lambda name: _number(name, weights))
+
+    def number_of(name: str) -> int:
+        # A recurrent layer's bias, the sum of two, is counted once.
+        return sum(weight.count for weight in weights if weight.name in (name, f"{name}_ih"))
+
+    return by_tensor(sections, number_of)
 
 
 def by_tensor(sections: Iterable[PackedSection], number_of: Callable[[str], int]) -> dict[str, Any]:
@@ -56,11 +61,6 @@ def _split(name: str) -> tuple[str, str]:
     """Return a section's tensor and stream: 'embedding.table.weight.codes' -> ('embedding.table.weight', 'codes')."""
     stem, _, last = name.rpartition(".")
     return (stem, last) if last in STREAMS else (name, "tables" if "weight" in name else "")
-
-
-def _number(name: str, weights: Sequence[Weight]) -> int:
-    """Return a packed tensor's number of weights. A recurrent layer's bias, the sum of two, is counted once."""
-    return sum(weight.count for weight in weights if weight.name in (name, f"{name}_ih"))
 
 
 def byte_groups(packed: dict[str, Any]) -> Groups:

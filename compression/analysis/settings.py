@@ -95,5 +95,5 @@ class AnalyzeSettings(StageSettings):
     @property
     def asked(self) -> tuple[str, ...]:
         """Names of the analyses to print and draw: the given flags, or the sizes if there are none."""
-        given = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
-        return given or (("model_size",) if self.is_baseline else BY_DEFAULT)
+        flags = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
+        return flags or (("model_size",) if self.is_baseline else BY_DEFAULT)

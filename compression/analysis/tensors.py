@@ -43,18 +43,15 @@ def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[
     sums = {"header": _header_bytes(path), "tensors": sum(tensor["bytes"] for tensor in stored)}
     if sum(sums.values()) != path.stat().st_size:
         raise UserError(f"{path}: {path.stat().st_size} bytes, but header and tensors have {sum(sums.values())}")
-    parts = {}
-    for part in dict.fromkeys(tensor["part"] for tensor in stored):
-        own = [weight for weight in weights if weight.part == part]
-        parameters, nonzero = sum(w.count for w in own), sum(w.nonzero for w in own)
-        parts[part] = {
-            "parameters": parameters,
-            "nonzero": nonzero,
-            "sparsity": 1 - nonzero / parameters if parameters else 0.0,
-            "bytes": sum(tensor["bytes"] for tensor in stored if tensor["part"] == part),
-        }
+    parts = {tensor["part"]: {"parameters": 0, "nonzero": 0, "sparsity": 0.0, "bytes": 0} for tensor in stored}
+    for weight in weights:
+        parts[weight.part]["parameters"] += weight.count
+        parts[weight.part]["nonzero"] += weight.nonzero
+    for part in parts.values():
+        part["sparsity"] = 1 - part["nonzero"] / part["parameters"] if part["parameters"] else 0.0
     types: dict[str, dict[str, int]] = {}
     for tensor in stored:
+        parts[tensor["part"]]["bytes"] += tensor["bytes"]
         of_type = types.setdefault(tensor["dtype"], {"count": 0, "bytes": 0})
         of_type["count"] += tensor["count"]
         of_type["bytes"] += tensor["bytes"]

@@ -44,8 +44,10 @@ def byte_treemap(title: str, groups: Groups) -> Figure:
     for name, box in zip(order, boxes([sums[name] for name in order], 0, 0, _WIDTH, _HEIGHT), strict=True):
         parts = sorted(((part, size) for part, size in groups[name].items() if size), key=lambda item: -item[1])
         for (part, size), at in zip(parts, boxes([size for _, size in parts], **box), strict=True):
-            look = {"facecolor": colours[name], "edgecolor": "white", "linewidth": 1.5}
-            axes.add_patch(Rectangle((at["x"], at["y"]), at["dx"], at["dy"], **look))
+            corner = at["x"], at["y"]
+            axes.add_patch(
+                Rectangle(corner, at["dx"], at["dy"], facecolor=colours[name], edgecolor="white", linewidth=1.5)
+            )
             _write(axes, at, colours[name], part, [f"{size:,} bytes", share(size / total)])
     legend = [
         Patch(color=colours[name], label=f"{name}: {sums[name]:,} ({share(sums[name] / total)})") for name in sums
@@ -68,5 +70,5 @@ def _write(axes: Axes, box: dict[str, float], colour: str, name: str, facts: lis
         return
     lines += [line for line in facts if len(line) <= letters][: room - len(lines)]
     ink = "black" if colour in _DARK_TEXT else "white"
-    middle = box["x"] + box["dx"] / 2, box["y"] + box["dy"] / 2
-    axes.text(*middle, "\n".join(lines), color=ink, fontsize=9, ha="center", va="center")
+    x, y = box["x"] + box["dx"] / 2, box["y"] + box["dy"] / 2
+    axes.text(x, y, "\n".join(lines), color=ink, fontsize=9, ha="center", va="center")

@@ -99,8 +99,8 @@ class CandidateSource:
             if span not in predicted
         )
         for words, by_index, predicted in parsed:
-            found = {i: predicted[s] if s in predicted else near[words[i].lower()] for i, s in by_index.items()}
-            yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in found.items() if some}
+            choices = {i: predicted[s] if s in predicted else near[words[i].lower()] for i, s in by_index.items()}
+            yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in choices.items() if some}
 
 
 def _spans(pieces: list[str]) -> dict[int, Span]:
@@ -151,21 +151,21 @@ def augment(
 
 
 def _variants(
-    sentences: Texts, found: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentTask
+    sentences: Texts, parsed: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentTask
 ) -> Iterator[Texts]:
-    words = sum(len(candidates) for _, candidates in found)
+    words = sum(len(candidates) for _, candidates in parsed)
     rng = np.random.default_rng(derive("augment", settings.seed, row))
     # All draws of a row are made at once, [N, words], so a variant does not depend on which others are kept.
     kept = rng.random(settings.variants) < settings.fraction
     replaced = rng.random((settings.variants, words)) < settings.replace_probability
     picked = rng.random((settings.variants, words))
     if settings.sides == "one":
-        side = np.repeat(np.arange(len(found)), [len(candidates) for _, candidates in found])
-        replaced &= side == rng.integers(len(found), size=(settings.variants, 1))
+        side = np.repeat(np.arange(len(parsed)), [len(candidates) for _, candidates in parsed])
+        replaced &= side == rng.integers(len(parsed), size=(settings.variants, 1))
     seen = {sentences}
     for number in np.flatnonzero(kept & replaced.any(1)):
         draws = iter(zip(replaced[number].tolist(), picked[number].tolist(), strict=True))
-        variant = tuple(_vary(pieces, candidates, draws) for pieces, candidates in found)
+        variant = tuple(_vary(pieces, candidates, draws) for pieces, candidates in parsed)
         if variant not in seen:
             seen.add(variant)
             yield variant

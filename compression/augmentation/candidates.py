@@ -56,7 +56,7 @@ class MaskedCandidates:
         words: spans of each sentence's words; words of several pieces and truncated words are not in the result.
         advance: called with numbers of sentences, in proportion to the finished words.
         """
-        found: list[dict[Span, list[str]]] = [{} for _ in sentences]
+        candidates: list[dict[Span, list[str]]] = [{} for _ in sentences]
         encoded = self.model.encode(sentences)
         queries = [
             (sentence, index, span)
@@ -73,21 +73,21 @@ class MaskedCandidates:
             while batch := list(itertools.islice(same, size)):
                 ids = np.array([encoded[sentence].ids for sentence, _, _ in batch], np.int64)
                 indices = np.array([index for _, index, _ in batch])
-                own = [sentences[sentence][slice(*span)] for sentence, _, span in batch]
-                for (sentence, _, span), forms in zip(batch, self._best(ids, indices, own), strict=True):
-                    found[sentence][span] = [self._spellings[form] for form in forms]
+                masked = [sentences[sentence][slice(*span)] for sentence, _, span in batch]
+                for (sentence, _, span), forms in zip(batch, self._best(ids, indices, masked), strict=True):
+                    candidates[sentence][span] = [self._spellings[form] for form in forms]
                 advance_words(len(batch))
-        return found
+        return candidates
 
     @torch.inference_mode()
-    def _best(self, ids: np.ndarray, indices: np.ndarray, own: list[str]) -> list[list[str]]:
-        """Return candidates for the piece at `indices` of each row of `ids` [batch, length], without `own` words."""
+    def _best(self, ids: np.ndarray, indices: np.ndarray, words: list[str]) -> list[list[str]]:
+        """Return candidates for the piece at `indices` of each row of `ids` [batch, length], without `words`."""
         rows = np.arange(len(ids))
         masked = ids.copy()
         masked[rows, indices] = self.model.mask_id
         scores = self.model.predict(masked, indices)  # [batch, vocabulary]
         scores += self._forbidden.to(scores.device)
-        for row, (word, piece) in enumerate(zip(own, ids[rows, indices], strict=True)):
+        for row, (word, piece) in enumerate(zip(words, ids[rows, indices], strict=True)):
             # The piece may be the word without accents.
             for form in {word.lower(), self._forms[piece]}:
                 scores[row, self._pieces.get(form, [])] = -math.inf
@@ -96,7 +96,7 @@ class MaskedCandidates:
         for row, shortlist in enumerate(zip(values.tolist(), pieces.tolist(), strict=True)):
             forms, lead = self._first(*shortlist)
             if lead < TIE and len(ids) > 1:
-                forms = self._best(ids[row : row + 1], indices[row : row + 1], own[row : row + 1])[0]
+                forms = self._best(ids[row : row + 1], indices[row : row + 1], words[row : row + 1])[0]
             best.append(forms)
         return best
 

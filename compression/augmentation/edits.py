@@ -32,8 +32,7 @@ class Editor:
 
     def __init__(self, texts: Iterable[str]) -> None:
         counts = Counter(piece.lower() for text in texts for piece in split_pieces(text) if piece.isalpha())
-        frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_FREQUENT]
-        self._frequent = dict(frequent)
+        self._frequent = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_FREQUENT])
         self._words, self._up_to = list(self._frequent), list(accumulate(self._frequent.values()))
         self._by_stem: dict[str, list[str]] = defaultdict(list)
         for word in sorted(counts):
@@ -75,21 +74,19 @@ class Editor:
 
     def _exchange(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Exchange a frequent word for another one."""
-        if found := [index for index in words if pieces[index].lower() in self._frequent]:
-            _replace(pieces, int(rng.choice(found)), self._draw(rng))
+        if frequent := [index for index in words if pieces[index].lower() in self._frequent]:
+            _replace(pieces, int(rng.choice(frequent)), self._draw(rng))
 
     def _inflect(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Give a word the ending of another form of it."""
-        if found := [(index, forms) for index in words if (forms := self._forms(pieces[index].lower()))]:
-            index, forms = found[int(rng.integers(len(found)))]
+        if inflected := [(index, forms) for index in words if (forms := self._forms(pieces[index].lower()))]:
+            index, forms = inflected[int(rng.integers(len(inflected)))]
             _replace(pieces, index, forms[int(rng.integers(len(forms)))])
 
     def _draw(self, rng: np.random.Generator) -> str:
-        """Return a frequent word, drawn with probability proportional to its frequency."""
         return self._words[int(np.searchsorted(self._up_to, rng.integers(self._up_to[-1]), "right"))]
 
     def _forms(self, word: str) -> list[str]:
-        """Return the words that share a word's first three letters and differ only in up to three last letters."""
         return [other for other in self._by_stem.get(word[:_STEM], ()) if other != word and _same_stem(word, other)]
 
 
@@ -105,7 +102,7 @@ def _same_stem(word: str, other: str) -> bool:
 
 
 def _lower(word: str) -> str:
-    """Return a text's first word as inside a sentence: in lower case, except for I and abbreviations."""
+    # I and abbreviations keep their capitals within a sentence.
     return word.lower() if word[1:].islower() or word == "A" else word
 
 
@@ -128,5 +125,6 @@ def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iter
                 sources.append(row)
                 edited.append((*texts[:side], editor.edit(texts[side], rng), *texts[side + 1 :]))
         columns = [list(column) for column in zip(*edited, strict=True)] or [[] for _ in rows.sentences()]
-        labels, second = rows.kind.unknown_like(rows.labels, len(sources)), columns[1] if len(columns) == 2 else None
+        labels = rows.kind.unknown_labels(len(sources), rows.labels.shape[1:])
+        second = columns[1] if len(columns) == 2 else None
         yield Split(columns[0], second, labels, np.array(sources, np.int64), rows.kind)

@@ -65,13 +65,13 @@ class Neighbours:
 
     def of(self, words: Iterable[str]) -> dict[str, list[str]]:
         """Return the k nearest words of each lower-case word; an empty list for a word not in GloVe."""
-        wanted = set(words)
-        new = sorted(wanted - self._cache.keys())
+        distinct = set(words)
+        new = sorted(distinct - self._cache.keys())
         if len(self._cache) + len(new) > self._limit:
-            self._cache, new = {}, sorted(wanted)
+            self._cache, new = {}, sorted(distinct)
         near = self._glove.neighbours(new, self._k)
         self._cache |= {word: near.get(word, []) for word in new}
-        return {word: self._cache[word] for word in wanted}
+        return {word: self._cache[word] for word in distinct}
 
 
 def load_glove(path: Path | None) -> Glove:

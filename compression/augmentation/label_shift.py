@@ -80,17 +80,17 @@ def recorded_labels(
     Missing files are skipped, as are logits for augmented rows that have changed since. teachers: task -> teacher; None
     stands for the only teacher with logits for the augmented rows.
     """
-    found: list[LabelShares] = []
+    shares: list[LabelShares] = []
     for name, teacher in teachers.items():
         task = load_task(name)
         if not task.kind.has_classes:
             continue
         files = [(split, paths.split(task.name, split)) for split in task.splits]
-        found += [split_shares(task, split, file) for split, file in files if file.exists()]
+        shares += [split_shares(task, split, file) for split, file in files if file.exists()]
         for rows_name in augmented:
             logits, rows = paths.logits(task.name, teacher or "*", rows_name), paths.augmented(task.name, rows_name)
             existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
             if len(existing) == 1 and points_to(rows, read_manifest(folder_of(existing[0])).inputs["rows"]):
                 shown = "augmented" if len(augmented) == 1 else f"augmented: {rows_name}"
-                found.append(augmented_shares(task, existing[0], rows, shown))
-    return tuple(found)
+                shares.append(augmented_shares(task, existing[0], rows, shown))
+    return tuple(shares)

@@ -7,7 +7,10 @@ from common.choices import Choice
 
 @dataclasses.dataclass(frozen=True)
 class Method(Choice):
-    """A method that writes rows: PreprocessSettings, store, task -> its step. Raises UserError if it cannot."""
+    """A method that writes rows: PreprocessSettings, store, task -> its step. Raises UserError if it cannot.
+
+    With `pairs`, it is instead a `Source` of new pairs (compression.augmentation.pairs).
+    """
 
     needs: str | None = None
     """Setting that must be given."""
@@ -25,9 +28,9 @@ _MODULE = "compression.augmentation.step"
 _VARYING = ("variants", "least_words")
 _WORDS = ("masked_lm", "replace_probability", "candidates", "glove", "sides")
 _PARTNERS = {
-    "neighbours": "the nearest second texts by TF-IDF",
-    "recombine": "random second texts",
-    "closure": "second texts of the same meaning, by chains of labels",
+    "neighbours": ("the nearest second texts by TF-IDF", "NearTexts"),
+    "recombine": ("random second texts", "RandomTexts"),
+    "closure": ("second texts of the same meaning, by chains of labels", "EquivalentTexts"),
 }
 METHODS = {
     "tinybert": Method(
@@ -46,12 +49,12 @@ METHODS = {
     **{
         name: Method(
             f"new pairs of train's texts, first texts with {partners}",
-            f"{_MODULE}:new_pairs",
+            f"compression.augmentation.pairs:{source}",
             pairs=True,
             launches=True,
             settings=("partners",),
         )
-        for name, partners in _PARTNERS.items()
+        for name, (partners, source) in _PARTNERS.items()
     },
     "tasks": Method(
         "the texts of --augment-tasks", f"{_MODULE}:texts_of_tasks", "augment_tasks", settings=("augment_tasks",)

@@ -1,7 +1,7 @@
 """Steps that write rows other than TinyBERT's variants: edited rows, new pairs, rows of a file or of other tasks."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,10 @@ class NewRows(Step):
         """Return the splits."""
         return {"splits": find_splits(paths, self.task)}
 
-    def _write(self, out: Path, inputs: Inputs, train: Split, candidates: Iterator[Split]) -> None:
-        """Write the fresh candidates. Raises UserError if there are none."""
+    def _write(
+        self, out: Path, inputs: Inputs, train: Split, candidates: Iterable[Split], message: str
+    ) -> dict[str, Any]:
+        """Write the fresh candidates, and print their number before a message. Raises UserError if there are none."""
         fresh = Fresh(near_keys(train), held_out_keys(held_out_files(inputs["splits"], self.task)))
         target, schema = out / AUGMENTED_FILE, split_table(train.take(np.arange(0))).schema
         write_row_groups(target, schema, (split_table(rows.take(fresh.choose(rows))) for rows in candidates))
@@ -46,16 +48,19 @@ class NewRows(Step):
             raise UserError(
                 f"{self.task.name}: no new rows: each one contains a text of a held-out row, or is already in train"
             )
+        say(f"{count_rows(target):,} {message}")
+        return {"task": self.task.name}
 
-    def _write_texts(self, out: Path, inputs: Inputs, rows: Split) -> None:
+    def _write_texts(self, out: Path, inputs: Inputs, rows: Split, origin: str) -> dict[str, Any]:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
         train = read_split(split_file(inputs, "train"), "")
-        labels, sources = train.kind.unknown_like(train.labels, len(rows)), np.full(len(rows), -1)
+        labels, sources = train.kind.unknown_labels(len(rows), train.labels.shape[1:]), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
         leaking, keys = np.zeros(len(rows), bool), near_keys(rows)
         for file in held_out_files(inputs["splits"], self.task):
             leaking[touching(keys, near_keys(read_split(file, "")))] = True
-        self._write(out, inputs, train, iter([rows.take(np.flatnonzero(~leaking))]))
+        message = f"new rows from {len(rows):,} {origin}"
+        return self._write(out, inputs, train, [rows.take(np.flatnonzero(~leaking))], message)
 
 
 class NewPairs(NewRows):
@@ -77,9 +82,8 @@ class NewPairs(NewRows):
         work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out)
         map_parts(source, pairs, work, self.launcher, context.name, context.work)
         with at_once():
-            self._write(out, inputs, read_split(source, ""), read_row_groups(pairs))
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new pairs from {count_rows(source):,} rows")
-        return {"task": task.name}
+            message = f"new pairs from {count_rows(source):,} rows"
+            return self._write(out, inputs, read_split(source, ""), read_row_groups(pairs), message)
 
 
 class EditedRows(NewRows):
@@ -93,9 +97,8 @@ class EditedRows(NewRows):
         """Write the fresh edited rows."""
         with at_once():
             train = read_split(split_file(inputs, "train"), "")
-            self._write(out, inputs, train, edited_rows(train, self.variants, self.least_words, self.seed))
-        say(f"{count_rows(out / AUGMENTED_FILE):,} edited rows from {len(train):,}")
-        return {"task": self.task.name}
+            edited = edited_rows(train, self.variants, self.least_words, self.seed)
+            return self._write(out, inputs, train, edited, f"edited rows from {len(train):,}")
 
 
 class RowsOfFile(NewRows):
@@ -116,9 +119,7 @@ class RowsOfFile(NewRows):
             read["columns"] = text_columns(file, column_names(file, kind), task)
         with at_once():
             rows = read_source(file, task.model_copy(update=read), labelled=False)
-            self._write_texts(out, inputs, rows)
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(rows):,} in {file}")
-        return {"task": task.name, "file": file.name}
+            return self._write_texts(out, inputs, rows, f"in {file}") | {"file": file.name}
 
 
 class TextsOfTasks(NewRows):
@@ -145,6 +146,5 @@ class TextsOfTasks(NewRows):
                 second += columns.pop()
             first += [text for column in columns for text in column]
         with at_once():
-            self._write_texts(out, inputs, Split(first, second, np.empty(0), np.empty(0)))
-        say(f"{count_rows(out / AUGMENTED_FILE):,} new rows from {len(first):,} of {', '.join(self.tasks)}")
-        return {"task": self.task.name}
+            rows = Split(first, second, np.empty(0), np.empty(0))
+            return self._write_texts(out, inputs, rows, f"of {', '.join(self.tasks)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from common.progress import Advance
 from common.seeds import derive
 from common.stopping import check
 from compression.augmentation.fresh import held_out_keys
+from compression.augmentation.methods import METHODS
 
 _COMMON_TEXTS, _COMMON_SHARE = 1_000, 0.05
 """Words in more texts than this number and this share are ignored: they are uninformative and cost most products."""
@@ -68,22 +69,36 @@ class Texts:
         return seconds[self.usable[seconds]]
 
 
-class Source(Protocol):
-    """A way to find new pairs."""
+class Source:
+    """Base class of the ways to find new pairs. k: maximum number of pairs for a first text or a row."""
+
+    draws: ClassVar[bool] = True
+    """Whether the pairs depend on the seed."""
+    keeps_labels: ClassVar[bool] = False
+    """Whether a pair has its row's label, which follows from the task's label of equal meaning; else it has none."""
+
+    def __init__(
+        self, texts: Texts, k: int, seed: int = 0, labels: np.ndarray | None = None, equivalence: int | None = None
+    ) -> None:
+        """labels: of train's rows; equivalence: class index of the label of equal meaning."""
+        self._texts, self._k, self._seed, self._seconds = texts, k, seed, texts.seconds
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
-        """Yield candidates from rows of train, given by their numbers."""
+        """Yield candidates from rows of train, whose numbers these are."""
+        raise NotImplementedError
 
 
-class NearTexts:
+class NearTexts(Source):
     """Pairs each first text with the k second texts of highest TF-IDF cosine similarity.
 
     Ties are broken by index. A text's neighbours do not depend on the other rows of the call. Raises UserError if no
     text has usable words.
     """
 
-    def __init__(self, texts: Texts, k: int) -> None:
-        self._texts, self._k, self._seconds = texts, k, texts.seconds
+    draws = False
+
+    def __init__(self, texts: Texts, k: int, *others: object) -> None:
+        super().__init__(texts, k)
         most = max(_COMMON_TEXTS, int(_COMMON_SHARE * len(self._seconds)))
         self._vectorizer = TfidfVectorizer(analyzer=split_words, max_df=most, dtype=np.float32)
         try:
@@ -103,8 +118,8 @@ class NearTexts:
             check()
             similar = (queries[start:end] @ self._by_word).tocsr()
             for i in range(start, end):
-                found = slice(*similar.indptr[i - start : i - start + 2])
-                for second in self._nearest(firsts[i], similar.indices[found], similar.data[found]):
+                of_row = slice(*similar.indptr[i - start : i - start + 2])
+                for second in self._nearest(firsts[i], similar.indices[of_row], similar.data[of_row]):
                     yield int(rows[i]), int(firsts[i]), second
 
     def _nearest(self, first: int, columns: np.ndarray, scores: np.ndarray) -> list[int]:
@@ -124,11 +139,8 @@ class NearTexts:
             start = end
 
 
-class RandomTexts:
+class RandomTexts(Source):
     """Pairs each first text with k random second texts."""
-
-    def __init__(self, texts: Texts, k: int, seed: int) -> None:
-        self._texts, self._k, self._seed, self._seconds = texts, k, seed, texts.seconds
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
         """Yield random pairs for each row whose first text is new; draws depend only on (seed, row)."""
@@ -138,15 +150,17 @@ class RandomTexts:
                 yield row, int(self._texts.rows[row, 0]), second
 
 
-class EquivalentTexts:
+class EquivalentTexts(Source):
     """Replaces one text of a row by an equivalent text, at most k times per row; the row's label is kept.
 
     Texts are equivalent if a chain of rows with the label `equivalence` connects them (transitive closure). Rows
     without a label are not used, nor are rows with another label whose two texts are equivalent through other rows.
     """
 
+    keeps_labels = True
+
     def __init__(self, texts: Texts, k: int, seed: int, labels: np.ndarray, equivalence: int | None) -> None:
-        self._texts, self._k, self._seed = texts, k, seed
+        super().__init__(texts, k, seed)
         first, second = texts.rows[labels == equivalence].T
         size = len(texts.texts)
         joined = csr_array((np.ones(len(first), bool), (first, second)), shape=(size, size))
@@ -161,13 +175,13 @@ class EquivalentTexts:
         """Yield up to k pairs for each row; the choice depends only on (seed, row)."""
         for row in rows[self._follows[rows]].tolist():
             first, second = self._texts.rows[row].tolist()
-            found = [(first, other) for other in self._equivalent(second)]
-            found += [(other, second) for other in self._equivalent(first)]
-            found = [pair for pair in found if {*pair} != {first, second} and pair[0] != pair[1]]
-            if len(found) > self._k:
+            pairs = [(first, other) for other in self._equivalent(second)]
+            pairs += [(other, second) for other in self._equivalent(first)]
+            pairs = [pair for pair in pairs if {*pair} != {first, second} and pair[0] != pair[1]]
+            if len(pairs) > self._k:
                 rng = np.random.default_rng(derive("closure", self._seed, row))
-                found = [found[i] for i in np.sort(rng.permutation(len(found))[: self._k])]
-            yield from ((row, *pair) for pair in found)
+                pairs = [pairs[i] for i in np.sort(rng.permutation(len(pairs))[: self._k])]
+            yield from ((row, *pair) for pair in pairs)
 
     def _equivalent(self, text: int) -> list[int]:
         group = self._group[text]
@@ -179,12 +193,12 @@ class PairTask:
     """New pairs of a train split, part by part, with train in memory. Different parts may yield equal rows."""
 
     method: str
-    """neighbours, recombine or closure."""
+    """A name of METHODS whose record is a `Source`."""
     partners: int
     """k."""
     seed: int
     equivalence: int | None
-    """Class index of the label of equal meaning, for method closure."""
+    """Class index of the label of equal meaning, for sources that keep labels."""
     train: Path
     held_out: tuple[Path, ...]
     """Split files whose texts must not appear in new pairs."""
@@ -193,25 +207,15 @@ class PairTask:
         """Index the texts of train. Returns the function that finds pairs for a part of the rows."""
         train = read_split(self.train, "")
         texts = Texts(train, held_out_keys(self.held_out))
-        source = self._source(texts, train.labels)
+        source: Source = METHODS[self.method].function(texts, self.partners, self.seed, train.labels, self.equivalence)
 
         def pairs(rows: Split, first_row: int, advance: Advance) -> pa.Table:
             numbers = np.arange(first_row, first_row + len(rows))
-            found = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3)
-            row, first, second = found.T
-            unknown = train.kind.unknown_like(train.labels, len(row))
-            labels = train.labels[row] if self.method == "closure" else unknown
+            row, first, second = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3).T
+            unknown = train.kind.unknown_labels(len(row), train.labels.shape[1:])
+            labels = train.labels[row] if source.keeps_labels else unknown
             columns = ([texts.texts[i] for i in column] for column in (first, second))
             advance(len(rows))
             return split_table(Split(*columns, labels, row, train.kind))
 
         return pairs
-
-    def _source(self, texts: Texts, labels: np.ndarray) -> Source:
-        match self.method:
-            case "neighbours":
-                return NearTexts(texts, self.partners)
-            case "recombine":
-                return RandomTexts(texts, self.partners, self.seed)
-            case "closure":
-                return EquivalentTexts(texts, self.partners, self.seed, labels, self.equivalence)

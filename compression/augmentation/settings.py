@@ -14,7 +14,7 @@ from compression.augmentation.methods import METHODS
 
 
 def _only(names: Any) -> Any:
-    """Return the name in a list of one name: in a chain, the flag is shared with compress.py, which takes a list."""
+    # In a chain, the flag is shared with compress.py, which takes a list.
     return names[0] if isinstance(names, list | tuple) and len(names) == 1 else names
 
 
@@ -60,7 +60,6 @@ class AugmentSettings(Settings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _name_after_method(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Name the rows after their method if no name is given."""
         return {"augmented": values["augment"], **values} if values.get("augment") else values
 
     @pydantic.model_validator(mode="after")

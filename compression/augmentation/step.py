@@ -25,6 +25,7 @@ from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
 from compression.augmentation.methods import METHODS
 from compression.augmentation.new_rows import AUGMENTED_FILE, EditedRows, NewPairs, RowsOfFile, TextsOfTasks
+from compression.augmentation.pairs import Source
 from compression.augmentation.settings import PreprocessSettings
 
 
@@ -89,19 +90,17 @@ def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
         raise UserError(f"--augment {settings.augment} builds pairs, but a row of {task.name} is a single text")
     if task.kind.by_word and not method.by_word:
         raise UserError(f"--augment {settings.augment} does not support tasks of kind {task.kind.name}")
-    return method.function(settings, paths, task)
+    return _new_pairs(settings, task, method.function) if method.pairs else method.function(settings, paths, task)
 
 
-def new_pairs(settings: PreprocessSettings, paths: Store, task: Task) -> NewPairs:
-    """Return the step of methods neighbours, recombine and closure."""
-    closure = settings.augment == "closure"
-    if closure and task.equivalence is None:
-        raise UserError(f"--augment closure: the YAML file of {task.name} names no equivalence label")
+def _new_pairs(settings: PreprocessSettings, task: Task, source: type[Source]) -> NewPairs:
+    if source.keeps_labels and task.equivalence is None:
+        raise UserError(f"--augment {settings.augment}: the YAML file of {task.name} names no equivalence label")
     return NewPairs(
         method=settings.augment,
         partners=settings.partners,
-        equivalence=task.equivalence if closure else None,
-        seed=None if settings.augment == "neighbours" else settings.seed,
+        equivalence=task.equivalence if source.keeps_labels else None,
+        seed=settings.seed if source.draws else None,
         launcher=settings.launch,
         task=task,
     )
@@ -109,12 +108,7 @@ def new_pairs(settings: PreprocessSettings, paths: Store, task: Task) -> NewPair
 
 def edits(settings: PreprocessSettings, paths: Store, task: Task) -> EditedRows:
     """Return the step of method edits."""
-    return EditedRows(
-        variants=settings.variants,
-        least_words=settings.least_words,
-        seed=settings.seed,
-        task=task,
-    )
+    return EditedRows(variants=settings.variants, least_words=settings.least_words, seed=settings.seed, task=task)
 
 
 def texts_of_tasks(settings: PreprocessSettings, paths: Store, task: Task) -> TextsOfTasks:

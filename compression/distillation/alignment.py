@@ -24,7 +24,7 @@ from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.layers import load_encoder
 from common.training.loop import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
-from compression.distillation.settings import AlignPhaseSettings, AlignSettings
+from compression.distillation.settings import AlignSettings
 from compression.students.batch import Batch, EncodedRows
 from compression.students.init import choose_layers
 from compression.students.settings import StudentSettings
@@ -162,7 +162,7 @@ class Aligner(nn.Module, Callback):
     """
 
     def __init__(
-        self, settings: AlignPhaseSettings, arch: str, student: StudentSettings, teacher: AlignmentTeacher, epochs: int
+        self, settings: AlignSettings, arch: str, student: StudentSettings, teacher: AlignmentTeacher, epochs: int
     ) -> None:
         """settings, arch, student: checked by `check_alignment`; epochs: those after --align-first."""
         super().__init__()
@@ -244,7 +244,7 @@ class Aligner(nn.Module, Callback):
 
 
 def load_aligner(
-    settings: AlignPhaseSettings, arch: str, student: StudentSettings, teacher: Path, epochs: int, cpu: bool
+    settings: AlignSettings, arch: str, student: StudentSettings, teacher: Path, epochs: int, cpu: bool
 ) -> Aligner:
     """Return the alignment losses of a teacher that passed `check_alignment`, on the device to train on."""
     device = pick_device(cpu)

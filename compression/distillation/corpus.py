@@ -21,7 +21,7 @@ from common.progress import bar
 from common.reading import regular_file
 from common.store.artifact import read_manifest
 from common.store.workspace import Workspace
-from compression.tokenizers import TeacherTokenizer
+from compression.tokenizers import UNCUT, TeacherTokenizer
 
 _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth window of text is held out to select the epoch, a thousand at most."""
@@ -78,7 +78,7 @@ def read_corpus(
     files: as `corpus_files` returns them; tokens: the file to write, which must exist as long as the result is used.
     Raises UserError if the text is not UTF-8 (with the line's number), or if a file has none that those before it lack.
     """
-    whole = tokenizer.cut_at(2**31)
+    whole = tokenizer.cut_at(UNCUT)
     lengths, seen = [], set[int]()
     tokens.parent.mkdir(parents=True, exist_ok=True)
     with tokens.open("wb") as file:

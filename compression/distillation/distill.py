@@ -19,6 +19,7 @@ from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
 from common.teachers.guided import held_out_inputs, learning_inputs
 from common.teachers.layers import layers_config
+from common.teachers.step import answers_of
 from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
 from common.training.models import GENERAL, members_of, model_folder, read_config
@@ -32,7 +33,7 @@ from compression.distillation.dataset import (
 )
 from compression.distillation.pruning import pruning_callback
 from compression.distillation.settings import (
-    AlignPhaseSettings,
+    AlignSettings,
     DistillSettings,
     InitSettings,
     LossSettings,
@@ -75,7 +76,7 @@ class Distill(Step):
     rows: RowsSettings
     train: TrainSettings
     init: InitSettings
-    align: AlignPhaseSettings | None
+    align: AlignSettings | None
     """How it is aligned with the teacher; None if it is not."""
     prune: PruneSettings | None
     """How it is pruned while it is trained; None without --prune-aware."""
@@ -98,11 +99,11 @@ class Distill(Step):
             task=task.name,
             seed=settings.seed,
             student=student,
-            objective=settings.part(LossSettings),
+            objective=settings.part(LossSettings).effective(),
             rows=settings.part(RowsSettings),
             train=settings.part(TrainSettings),
             init=settings.part(InitSettings),
-            align=settings.part(AlignPhaseSettings) if settings.aligns else None,
+            align=settings.part(AlignSettings) if settings.aligns else None,
             prune=settings.part(PruneSettings).of_weights() if settings.prune_aware else None,
             definition=task,
             teacher=find_teacher(settings, task),
@@ -132,10 +133,7 @@ class Distill(Step):
         facts: dict[str, Any] = {
             "kind": "student",
             "stage": "distilled",
-            "task": task.name,
-            "labels": task.labels,
-            "pair": task.pair,
-            "task_kind": task.kind.name,
+            **answers_of(task),
             "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": arch,
             "seed": self.seed,
@@ -192,8 +190,10 @@ class Distill(Step):
         arch, align = self.objective.student_arch, self.align
         if init.start_from:
             inputs["general"] = artifact_at(find_general(paths, init.start_from, arch, student, task))
-        elif student.embedding_type == "bpe" and (pieces := self._byte_pairs()):
-            inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
+        elif student.embedding_type == "bpe":
+            pieces = self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
+            if pieces:
+                inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
         if (other := init.embedding_init) not in ("vectors", "teacher", "random"):
             inputs["embedding"] = artifact_at(runnable_teacher(paths, task, f"--embedding-init {other}", other))
         if flag := self._teacher_flag():
@@ -204,11 +204,6 @@ class Distill(Step):
             if align is not None:
                 check_alignment(align, arch, student, check_layers(flag, student, arch, folder), folder.name)
         return inputs
-
-    def _byte_pairs(self) -> tuple[Path, Path] | None:
-        """Return the user's own byte pairs and vectors, or BPEmb's; None if they are trained on the task's text."""
-        student = self.student
-        return self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
 
     def _teacher_flag(self) -> str:
         """Return the first flag that needs the teacher model, not only its logits; empty if none does."""

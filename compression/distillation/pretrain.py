@@ -39,7 +39,6 @@ from compression.distillation.corpus import corpus_files, corpus_tasks, learned_
 from compression.distillation.masking import Masked, MaskedStudent, at_chosen, mask
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import (
-    AlignPhaseSettings,
     AlignSettings,
     DistillSettings,
     PretrainSettings,
@@ -102,7 +101,7 @@ class Pretrain(Step):
             start_from_layers(student, self.student, layers, tensors, vocabulary)
             masked.start_from(tensors, vocabulary)
         masked.to(device)
-        align = AlignPhaseSettings(**self.align.model_dump() if self.align else {})
+        align = self.align or AlignSettings()
         aligner = Aligner(align, self.student_arch, self.student, alignment_teacher, self.train.epochs).to(device)
         history = self._train(masked, aligner, rows, context)
         kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
@@ -215,7 +214,7 @@ def pretrain(settings: DistillSettings) -> Path:
         student=settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)}),
         objective=settings.part(PretrainSettings).model_copy(update={"corpus": ()}),
         train=settings.part(TrainSettings),
-        align=settings.part(AlignSettings) if settings.aligns else None,
+        align=settings.part(AlignSettings).throughout() if settings.aligns else None,
         init_from_teacher=settings.init_from_teacher,
         corpus=settings.corpus,
         teacher=str(settings.teacher),

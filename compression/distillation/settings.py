@@ -8,6 +8,7 @@ from common.config import OLD_NAMES, Settings
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
 from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
@@ -74,11 +75,6 @@ class RowsSettings(Settings):
         """Names of the augmented rows to learn from, without duplicates."""
         return () if self.only_original_data else tuple(dict.fromkeys(self.augmented))
 
-    @property
-    def draws_a_share(self) -> bool:
-        """Whether some rows are left out at random."""
-        return self.downsample_data < 1 or self.bootstrap_data_ratio < 1
-
 
 class InitSettings(Settings):
     """Initialisation."""
@@ -116,6 +112,12 @@ class AlignSettings(Settings):
     layer_map: Words = ("uniform",)
     """The teacher's layer for each of the student's: uniform, last, or numbers from 0."""
 
+    align_first: int = pydantic.Field(0, ge=0)
+    """Number of first epochs that learn from alignment alone; the others then learn from logits and labels alone, as in
+    TinyBERT. 0: every epoch learns from all of them."""
+    align_throughout: bool = False
+    """Keep the alignment loss in the epochs after --align-first."""
+
     @property
     def aligns(self) -> bool:
         """Whether hidden states, attention heads or embeddings are compared with the teacher's."""
@@ -134,29 +136,19 @@ class AlignSettings(Settings):
         return "probabilities" if self.attention_loss == "kl" else self.attention_states or "scores"
 
     @pydantic.model_validator(mode="after")
-    def _check_states(self) -> "AlignSettings":
+    def _check_alignment(self) -> "AlignSettings":
         if self.attention_loss == "kl" and self.attention_states == "scores":
             raise ValueError("--attention-loss kl compares probabilities, not --attention-states scores")
-        return self
-
-
-class AlignPhaseSettings(AlignSettings):
-    """Teacher alignment: its epochs in distillation."""
-
-    align_first: int = pydantic.Field(0, ge=0)
-    """Number of first epochs that learn from alignment alone; the others then learn from logits and labels alone, as in
-    TinyBERT. 0: every epoch learns from all of them."""
-    align_throughout: bool = False
-    """Keep the alignment loss in the epochs after --align-first."""
-
-    @pydantic.model_validator(mode="after")
-    def _check_phases(self) -> "AlignPhaseSettings":
         if self.align_first and not self.aligns:
             flags = "--align-hidden, --align-last, --align-attention or --align-embedding"
             raise ValueError(f"--align-first needs something to align: give {flags}")
         if self.align_throughout and not self.align_first:
             raise ValueError("--align-throughout has no effect without --align-first: every epoch aligns")
         return self
+
+    def throughout(self) -> "AlignSettings":
+        """Return the settings with alignment in every epoch."""
+        return self.model_copy(update={"align_first": 0, "align_throughout": False})
 
 
 class TrainSettings(Settings):
@@ -202,6 +194,11 @@ class LossSettings(LogitsSettings):
     """Student architecture. The thesis's old name emb-ffn means ffn."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
+
+    def effective(self) -> "LossSettings":
+        """Return the settings for a key: with the default temperature, if the loss has none."""
+        default = LossSettings.model_fields["temperature"].default
+        return self if LOSSES[self.loss].distributions else self.model_copy(update={"temperature": default})
 
 
 OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
@@ -293,7 +290,7 @@ class DistillSettings(
     RowsSettings,
     TrainSettings,
     InitSettings,
-    AlignPhaseSettings,
+    AlignSettings,
     PruneSettings,
     PretrainSettings,
     StageSettings,

@@ -25,13 +25,11 @@ _METHOD = 1
 def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the cache, or encoded and saved there."""
     by_word = [split.kind.name] if split.kind.by_word else []
-    identity = fingerprint([_METHOD, tokenizer.identity, split.text_fingerprint, *by_word])
+    identity = fingerprint([_METHOD, tokenizer.identity, tokenizer.max_tokens, split.text_fingerprint, *by_word])
     folder = cache / identity
     columns = ["text", *["second"][: len(split.sentences()) - 1]]
     columns += ["word_starts"] if split.kind.by_word else []
     max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
-    if cached := _read(folder, columns, max_tokens):
-        return cached
     with only_one(folder, "tokens of training rows", wait=True):
         if cached := _read(folder, columns, max_tokens):
             return cached

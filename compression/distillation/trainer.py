@@ -14,6 +14,7 @@ from common.data.tasks import Task
 from common.devices import autocast, pick_device, pick_dtype
 from common.store.step import Context
 from common.training.batching import shuffled_batches
+from common.training.distillation_losses import LOSSES
 from common.training.loop import STATE_FILE, Callback, Run, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
@@ -21,9 +22,8 @@ from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import LossSettings, TrainSettings
-from compression.distillation.terms import loss_terms
 from compression.distillation.token_cache import cached_tokens
-from compression.students.batch import Batch
+from compression.students.batch import Batch, EncodedRows
 from compression.students.scoring import encode_split, for_loss, student_logits
 from compression.students.student import Student
 from compression.tokenizers import Tokenizer
@@ -122,6 +122,29 @@ def train_student(
     history = fit(run)
     student.cpu()
     return history
+
+
+def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.ndarray) -> tuple[int, int]:
+    """Return how many terms the loss of labels and the loss between logits are means over, for some rows.
+
+    Losses of texts are means over rows, those of words over words, whose number differs between the parts of a batch.
+
+    labels: targets of all rows; for spans, the first and last word of each answer, int64 [n, 2]. loss: name of the loss
+    between a student's and a teacher's logits, as in the settings.
+    """
+    if encoded.word_starts is None:
+        return len(rows), len(rows)
+    padded, counts = encoded.word_starts.pad(rows)
+    if encoded.max_tokens is None:
+        return int(counts.sum()), int(counts.sum())
+    starts = padded[..., 0]  # the index of each word's first token, [rows, words]
+    read = starts < encoded.max_tokens
+    of_labels = np.take_along_axis(read, labels[rows], 1).sum()
+    if LOSSES[loss].distributions:  # start and end are classes of a row; a mean over values is over padding too
+        of_logits = len(rows) if LOSSES[loss].over_rows else starts.size
+    else:
+        of_logits = (read & (np.arange(starts.shape[1]) < counts[:, None])).sum()
+    return int(of_labels), int(of_logits)
 
 
 def run_recipe(settings: TrainSettings, seed: int, context: Context) -> dict[str, Any]:

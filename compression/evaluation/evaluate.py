@@ -68,7 +68,7 @@ def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
         from compression.evaluation.packed_scores import score_packed  # SciPy and scikit-learn load here
 
         return score_packed(settings, path)
-    folder, config = _model(settings)
+    folder, config = find_model(settings.paths, task, settings.model_name, settings.arch)
     if settings.packed or settings.split != "test":
         rows = _named(_score_now(settings, task, folder, config), folder)
     else:
@@ -93,12 +93,12 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
     """
     splits, config = find_splits(paths, task), read_config(folder)
     if config.imported:
-        own = {f"logits {name}": find_logits(paths, task, config.name, name) for name in names}
-        return {"model": artifact_at(folder), "splits": splits, **own}
-    labelled = read_manifest(splits.path).facts["labelled"]
-    names = (*names, *(["validation"] if has_validation(task, config) else []))
-    unlabelled = [name for name in names if not labelled.get(name, 1)] if config.teacher else []
-    logits = {f"logits {name}": find_logits(paths, task, config.teacher, name) for name in unlabelled}
+        teacher = config.name
+    else:
+        teacher, labelled = config.teacher, read_manifest(splits.path).facts["labelled"]
+        names = (*names, *(["validation"] if has_validation(task, config) else []))
+        names = [name for name in names if not labelled.get(name, 1)] if teacher else []
+    logits = {f"logits {name}": find_logits(paths, task, teacher, name) for name in names}
     return {"model": artifact_at(folder), "splits": splits, **logits}
 
 
@@ -123,10 +123,6 @@ def kept_rows(scores: Path, folder: Path) -> list[dict[str, Any]]:
 
 def _named(rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     return [{**row, "model": folder.name, "run": "/".join(folder.parts[-3:])} for row in rows]
-
-
-def _model(settings: EvaluateSettings) -> tuple[Path, ModelConfig]:
-    return find_model(settings.paths, load_task(settings.task), settings.model_name, settings.arch)
 
 
 def _score_now(settings: EvaluateSettings, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:

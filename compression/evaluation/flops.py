@@ -35,7 +35,7 @@ def flops(predict: Predictor, split: Split) -> int:
 
 
 def _lstm(vectors: Shape, weight_ih: Shape, weight_hh: Shape, *others: object, **more: object) -> int:
-    """Return FLOPs per direction. vectors: [time, batch, dim]; weight_ih: [gates, dim]; weight_hh: [gates, hidden]."""
+    # Per direction; the shapes are [time, batch, dim], [gates, dim] and [gates, hidden].
     return 2 * math.prod(vectors[:-1]) * (math.prod(weight_ih) + math.prod(weight_hh))
 
 

@@ -38,11 +38,11 @@ def split_names(task: Task, split: str) -> tuple[str, ...]:
 
 def readable_models(folder: Path) -> list[ModelConfig]:
     """Return the configs of the models in a task's folder, sorted by name, without unreadable ones."""
-    found = []
+    configs = []
     for path in saved_models(folder):
         with contextlib.suppress(UserError):
-            found.append(read_config(path))
-    return found
+            configs.append(read_config(path))
+    return configs
 
 
 def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:

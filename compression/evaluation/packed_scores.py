@@ -46,11 +46,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": paths.relative(path)}
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
         row |= {"metrics": labelled_score(task, split, logits, model.temperature, model.threshold)}
-        row |= threshold_field(model.threshold)
-        if task.kind.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
-            row |= calibration_fields(
-                logits[labelled], split.labels[labelled], model.temperature, task.kind.independent
-            )
+        row |= fitted_fields(task, split, logits, model.temperature, model.threshold)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
             row["speed"] = packed_speed(path, settings.runtime, split)
@@ -67,8 +63,8 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
     if (model.pair, model.kind) != (task.pair, task.kind.name):
         raise UserError(f"{where} has other inputs or outputs than {task.name}; the task was probably changed")
     if model.labels != task.labels:
-        learned, own = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
-        raise UserError(f"{where} learned the labels {learned}, {task.name} has {own}")
+        learned, of_task = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
+        raise UserError(f"{where} learned the labels {learned}, {task.name} has {of_task}")
 
 
 def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
@@ -105,6 +101,11 @@ def labelled_score(
     return metrics
 
 
-def threshold_field(threshold: float | None) -> dict[str, float]:
-    """Return the field of a row of results.json with a threshold, if there is one."""
-    return {} if threshold is None else {"threshold": round(threshold, 6)}
+def fitted_fields(
+    task: Task, split: Split, logits: np.ndarray, temperature: float | None, threshold: float | None
+) -> dict[str, Any]:
+    """Return the fields of a row of results.json with the threshold and the calibration, if there are any."""
+    fields = {} if threshold is None else {"threshold": round(threshold, 6)}
+    if task.kind.has_probabilities and (rows := np.flatnonzero(split.labelled)).size:
+        fields |= calibration_fields(logits[rows], split.labels[rows], temperature, task.kind.independent)
+    return fields

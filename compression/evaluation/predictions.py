@@ -35,7 +35,7 @@ class Predictions:
     @property
     def labelled(self) -> np.ndarray:
         """bool [n]: which rows have a label."""
-        return self.kind.labelled_predictions(self.labels)
+        return self.kind.known(self.labels)
 
     @property
     def right(self) -> np.ndarray:

@@ -88,13 +88,13 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     task = load_task(settings.task)
     if not (task.kind.one_class or task.kind.is_scaled):
         raise UserError(f"--probe is for tasks with one label or number per text, which {task.name} is not")
-    found = read_probe(settings.probe, task)
+    contents = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
-    answers = {group: _answers(predict, temperature, task, found.texts(group)) for group in found.groups}
+    answers = {group: _answers(predict, temperature, task, contents.texts(group)) for group in contents.groups}
     return [
         {"task": task.name, "model": settings.model_name, "probe": str(settings.probe), "groups": [a, b]}
-        | _compared(found, task, (a, b), (answers[a], answers[b]))
-        for a, b in itertools.combinations(found.groups, 2)
+        | _compared(contents, task, (a, b), (answers[a], answers[b]))
+        for a, b in itertools.combinations(contents.groups, 2)
     ]
 
 
@@ -104,13 +104,13 @@ def read_probe(path: Path, task: Task) -> Probe:
     Raises UserError if the file is invalid, or if its templates are pairs but the task's texts are not, or vice versa.
     """
     try:
-        found = build(Probe, load_yaml(path))
+        contents = build(Probe, load_yaml(path))
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    for template in found.templates:
+    for template in contents.templates:
         if isinstance(template, str) == task.pair:
             raise UserError(f"{path}: {task.name} reads {'pairs' if task.pair else 'single texts'}, not {template!r}")
-    return found
+    return contents
 
 
 def probe_text(rows: Sequence[dict[str, Any]]) -> str:
@@ -154,7 +154,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
     """Return probabilities [texts, labels], or scores [texts, 1]."""
     first, *second = map(list, zip(*texts, strict=True))
-    labels = task.kind.unknown_labels(len(first), task)
+    labels = task.kind.unknown_labels(len(first), task.kind.shape(task))
     logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first)), task.kind))
     if task.kind.is_scaled:
         return task.kind.choices(task, logits).reshape(len(first), -1)
@@ -162,11 +162,11 @@ def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence
 
 
 def _compared(
-    found: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
+    contents: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
 ) -> dict[str, Any]:
     names = task.kind.value_names or task.labels
     differences = (answers[0] - answers[1]).astype(np.float64)
-    by_template = differences.reshape(len(found.templates), found.words, len(names)).mean(1)
+    by_template = differences.reshape(len(contents.templates), contents.words, len(names)).mean(1)
     errors = by_template.std(0, ddof=1) / len(by_template) ** 0.5 if len(by_template) > 1 else [None] * len(names)
     shown = {
         name: (float(mean), None if error is None else float(error))
@@ -174,7 +174,7 @@ def _compared(
     }
     row, column = np.unravel_index(np.abs(differences).argmax(), differences.shape)
     largest = {
-        "texts": [found.texts(group)[row] for group in groups],
+        "texts": [contents.texts(group)[row] for group in groups],
         "label": names[column],
         "difference": float(differences[row, column]),
     }

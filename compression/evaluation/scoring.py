@@ -28,14 +28,10 @@ from common.teachers.logits import saved_logits
 from common.training.calibration import DIGITS
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, members_of, read_config
-from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.flops import flops, multiply_out
-from compression.evaluation.models import (
-    has_validation,
-    identity,
-)
+from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
-from compression.evaluation.packed_scores import labelled_score, threshold_field
+from compression.evaluation.packed_scores import fitted_fields, labelled_score
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
@@ -77,9 +73,7 @@ def score_model(
         row = identity(task, name, config, inputs["model"]) | same_for_all_splits
         row["stage"] = "packed" if packed else config.stage
         metrics = _metrics(task, config, inputs, name, split, logits, temperature, threshold)
-        row |= {"rows": len(split), "metrics": metrics, **threshold_field(threshold)}
-        if config.task_kind.has_probabilities and (labelled := np.flatnonzero(split.labelled)).size:
-            row |= calibration_fields(logits[labelled], split.labels[labelled], temperature, task.kind.independent)
+        row |= {"rows": len(split), "metrics": metrics, **fitted_fields(task, split, logits, temperature, threshold)}
         row["data"] = read_metadata(file).get("fingerprint")
         row["seconds"] = {"train": _training_seconds(inputs["model"]), "evaluate": round(seconds, 4)}
         if out is not None:
@@ -113,8 +107,8 @@ def with_speeds(
                 path = Path(place) / f"{config.name}.fwt"
                 path.write_bytes(pack_student(folder))
                 timed = [packed_speed(path, settings.runtime, split) for split in splits]
-            speeds = [{**each, "flops": count} for each, count in zip(timed, counted, strict=True)]
-    return [{**row, "speed": each} for row, each in zip(rows, speeds, strict=True)]
+            speeds = [{**times, "flops": count} for times, count in zip(timed, counted, strict=True)]
+    return [{**row, "speed": of_row} for row, of_row in zip(rows, speeds, strict=True)]
 
 
 @contextlib.contextmanager

@@ -36,11 +36,11 @@ def measure(folder: Path) -> dict[str, Any]:
         return {name: config.sizes.get(name) for name in _SIZES}
     stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
-    data = save(_contiguous(stored)) if is_apart(folder) else weights_file(folder).read_bytes()
+    data = (
+        save({name: tensor.contiguous() for name, tensor in stored.items()})
+        if is_apart(folder)
+        else weights_file(folder).read_bytes()
+    )
     packed = len(pack_student(folder)) if config.kind == "student" else None
     counts = sum(weight.count for weight in weights), sum(weight.nonzero for weight in weights)
     return dict(zip(_SIZES, (*counts, len(data), gzip_bytes(data), packed), strict=True))
-
-
-def _contiguous(tensors: dict[str, Any]) -> dict[str, Any]:
-    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}

@@ -49,16 +49,18 @@ def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
     lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    command = [
-        sys.executable,
-        "-m",
-        timing.__name__,
-        str(path.resolve()),
-        *([native.LIBRARY] if runtime == "c" else []),
-    ]
+    library = [native.LIBRARY] if runtime == "c" else []
+    command = [sys.executable, "-m", timing.__name__, str(path.resolve()), *library]
     # A new session, so that Ctrl-C does not reach this process: it ends within seconds, before the requested stop.
-    options = {"stdout": subprocess.PIPE, "check": True, "text": True, "start_new_session": True}
-    done = subprocess.run(command, input="\n".join(lines), env=environment, **options)
+    done = subprocess.run(
+        command,
+        input="\n".join(lines),
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        start_new_session=True,
+    )
     return {"runtime": runtime, **json.loads(done.stdout)}
 
 

@@ -82,7 +82,7 @@ def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor
     if config.kind == "student":
         student = restore_student(folder, config, stored)
         values = {name: (matrix.dense(), matrix.element_size) for name, matrix in matrices(student)}
-        of_matrices = {f"{name}.{own}" for name, matrix in matrices(student) for own in matrix.state_dict()}
+        of_matrices = {f"{name}.{key}" for name, matrix in matrices(student) for key in matrix.state_dict()}
         others = [(name, tensor) for name, tensor in student.named_parameters() if name not in of_matrices]
         values |= {name: (tensor, tensor.element_size()) for name, tensor in others}
     else:

@@ -95,21 +95,21 @@ def best(settings: BestSettings) -> Ranking:
     if metric not in metrics:
         known = ", ".join(metrics)
         raise UserError(f"no validation score by metric {metric!r}{nearest(metric, metrics)} (there are: {known})")
-    found = _candidates(rows, metric, settings.size)
-    if not found:
+    families = _candidates(rows, metric, settings.size)
+    if not families:
         raise UserError(f"no student of {settings.task} has {settings.size}; choose another {flag('size')}")
     unknown = len({row["model"] for row in rows if row.get(settings.size) is None})
     if unknown:
         notes.append(f"left out: {unknown} without {settings.size}, with the other seeds of their families")
-    fitting = [one for one in found if settings.max_bytes is None or one.bytes <= settings.max_bytes]
+    fitting = [one for one in families if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
-        smallest = min(found, key=lambda one: one.bytes)
+        smallest = min(families, key=lambda one: one.bytes)
         raise UserError(
             f"no student of {settings.task} fits {settings.max_bytes:,} bytes: "
             f"the smallest is {smallest.family} with {smallest.bytes:,} ({settings.size})"
         )
-    if len(fitting) < len(found):
-        notes.append(f"{len(found) - len(fitting)} of {len(found)} families are larger than the budget")
+    if len(fitting) < len(families):
+        notes.append(f"{len(families) - len(fitting)} of {len(families)} families are larger than the budget")
     name = load_task(settings.task).name
     ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))
     least = _least_score(settings, name, metric)
@@ -151,9 +151,9 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
             on_test += 1
             continue
         folder = paths.model(task.models_task, config.name)
-        own = saved_rows(paths, task, folder, config)
-        rows += [{**row, "run": str(folder)} for row in own if row["validation"]]  # the workspace may have been moved
-        stale += not any(row["validation"] for row in own)
+        scored = saved_rows(paths, task, folder, config)
+        rows += [{**row, "run": str(folder)} for row in scored if row["validation"]]  # it may have been moved
+        stale += not any(row["validation"] for row in scored)
     counts = [
         (stale, "without current scores: run evaluate.py for them"),
         (on_test, "whose weights were selected on test: their test scores are too high"),
@@ -167,8 +167,8 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
 def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     """Return a candidate for each family whose sizes are known; all test splits of a family are in one candidate."""
     groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
-    found = []
-    for splits in grouped(groups, lambda each: str(sorted(str(row["config_hash"]) for row in each[1].rows))).values():
+    candidates = []
+    for splits in grouped(groups, lambda pair: str(sorted(str(row["config_hash"]) for row in pair[1].rows))).values():
         by_split = dict(splits)
         group = splits[0][1]
         sizes = [row[size] for row in group.rows if row.get(size) is not None]
@@ -177,8 +177,8 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
         tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
-        found.append(Candidate(group.name, max(sizes), scores, tests, use["model"], use["run"]))
-    return found
+        candidates.append(Candidate(group.name, max(sizes), scores, tests, use["model"], use["run"]))
+    return candidates
 
 
 def best_text(ranking: Ranking) -> str:
@@ -191,17 +191,16 @@ def best_text(ranking: Ranking) -> str:
         lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes)), *map(score_entry, scores)]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
-    order = "Ranked by the mean validation score over seeds ± standard deviation (seeds); test scores chose nothing."
-    if ranking.min_score is not None:
-        order = (
-            f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation (mean ± standard "
-        )
-        order += "deviation over seeds); test scores chose nothing."
+    if ranking.min_score is None:
+        order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
+    else:
+        order = f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation"
+        order += " (mean ± standard deviation over seeds)"
     return "\n".join(
         [
             plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
             "",
-            order,
+            f"{order}; test scores chose nothing.",
             *(f"Note: {note}." for note in ranking.notes),
             f"Use {first.model}, the best seed on validation: {first.folder}",
         ]

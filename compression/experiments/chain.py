@@ -26,18 +26,25 @@ from compression.experiments.report.record import definition_files, described
 
 
 class ExperimentFile(Settings):
-    """A YAML file of jobs in configs/experiments."""
+    """The keys that a file of jobs and a grid share."""
 
     name: str
     """Name of the experiment's folder in the workspace."""
     title: str = ""
     """Heading of the report."""
+    settings: dict[str, Any] = {}
+    """Settings for every job that has them. In a grid, those of compress.py are for the runs; task, augmented and all
+    others reach the shared jobs."""
+    seeds: tuple[str | int, ...] = ()
+    """Seeds, by number or by the thesis's names: every compress job, or every cell of a grid, runs once with each. The
+    --seed of `run` replaces them."""
+
+
+class ChainFile(ExperimentFile):
+    """A YAML file of jobs in configs/experiments."""
+
     pairs: str | None = None
     """Another experiment file, relative to this one, that is run instead if the tasks are tasks of pairs."""
-    settings: dict[str, Any] = {}
-    """Settings for every job that has them; they override the settings of the file that `base` names."""
-    seeds: tuple[str | int, ...] = ()
-    """Seeds, by number or by the thesis's names: every compress job runs once with each, unless --seed gives one."""
     jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
     """Jobs in order, each a name and its settings."""
 
@@ -61,10 +68,9 @@ class Plan:
     title: str
     definition: str
     """File and flags that the plan was built from; they tell experiments of the same name apart."""
-    observers: Sequence[str]
-    dry_run: bool
+    flags: ChainFlags
     jobs: list[Job]
-    files: dict[str, str]
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
     """Name -> text of the YAML files that the plan was built from."""
 
     def __post_init__(self) -> None:
@@ -92,7 +98,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
-    file = build(ExperimentFile, loaded)
+    file = build(ChainFile, loaded)
     in_file = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
     kinds = [kind for kind, _ in in_file]
     chain, flags, typed = _flags_by_job(kinds, argv)
@@ -112,8 +118,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         name=file.name if chain.name is None else chain.name,
         title=file.title or file.name,
         definition=described(path.name, *flags),
-        observers=chain.observer,
-        dry_run=chain.dry_run,
+        flags=chain,
         jobs=jobs,
         files=definition_files(path),
     )
@@ -129,10 +134,8 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
         name="-".join(kinds) if chain.name is None else chain.name,
         title=words if chain.name is None else chain.name,
         definition=described(words, *flags),
-        observers=chain.observer,
-        dry_run=chain.dry_run,
+        flags=chain,
         jobs=jobs,
-        files={},
     )
 
 

@@ -93,7 +93,7 @@ def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
     )
     write_record(folder, experiment)
     settings = experiment.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
-    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.observers)
+    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.flags.observer)
     tasks = {job.flags["task"]: None for job in plan.jobs}
     augmented = dict.fromkeys(job.settings().augmented for job in plan.jobs if job.kind == "preprocess")
     labels = recorded_labels(plan.workspace, tasks, tuple(augmented) or ("tinybert",))

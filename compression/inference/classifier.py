@@ -58,12 +58,12 @@ def classifier_of(
         scaled = load_task(task)
 
     def values(texts: Sentences) -> np.ndarray:
-        found = logits(texts)
+        raw = logits(texts)
         if kind.always_pairs:
-            return found  # parts of contexts are chosen from logits
+            return raw  # parts of contexts are chosen from logits
         if scaled is not None:
-            return kind.choices(scaled, found).reshape(len(found), -1)
-        return to_probabilities(found, temperature, kind.independent)
+            return kind.choices(scaled, raw).reshape(len(raw), -1)
+        return to_probabilities(raw, temperature, kind.independent)
 
     plain = isinstance(model, Model) and model.plain_words
     return Classifier(model.name, model.task, model.labels, model.pair, kind, values, threshold, plain)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from compression.inference.classifier import Classifier, Sentences
+from compression.inference.texts import chunks
 
 MOST_WORDS = 256
 """Only the first MOST_WORDS words of a text, or of each text of a pair, are left out in turn."""
@@ -30,11 +31,11 @@ def leave_one_out(model: Classifier, texts: Sentences, values: Sequence[Sequence
     values: the model's values for the complete texts: probabilities, or one score. A drop is by how much the
     highest of these values falls without the word. A word with a negative drop is evidence against the answer.
     """
-    answers = [max(range(len(each)), key=each.__getitem__) for each in values]
+    answers = [row.index(max(row)) for row in values]
     drops: list[Drops] = [[[] for _ in text] for text in texts]
-    for variants in _batches(_variants(texts)):
-        found = model.probabilities([variant.text for variant in variants]).tolist()
-        for variant, without in zip(variants, found, strict=True):
+    for variants in chunks(_variants(texts), lambda variant: variant.text, VARIANTS, CHARACTERS):
+        shortened = model.probabilities([variant.text for variant in variants]).tolist()
+        for variant, without in zip(variants, shortened, strict=True):
             answer = answers[variant.row]
             drop = values[variant.row][answer] - without[answer]
             drops[variant.row][variant.sentence].append((variant.word, drop))
@@ -43,21 +44,8 @@ def leave_one_out(model: Classifier, texts: Sentences, values: Sequence[Sequence
 
 def _variants(texts: Sentences) -> Iterator[_Variant]:
     for row, text in enumerate(texts):
-        for sentence, own in enumerate(text):
-            words = own.split()
+        for sentence, whole in enumerate(text):
+            words = whole.split()
             for place, word in enumerate(words[:MOST_WORDS]):
                 rest = " ".join(itertools.chain(words[:place], words[place + 1 :]))
                 yield _Variant(row, sentence, word, (*text[:sentence], rest, *text[sentence + 1 :]))
-
-
-def _batches(variants: Iterator[_Variant]) -> Iterator[list[_Variant]]:
-    batch: list[_Variant] = []
-    characters = 0
-    for variant in variants:
-        batch.append(variant)
-        characters += sum(map(len, variant.text))
-        if len(batch) == VARIANTS or characters >= CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch

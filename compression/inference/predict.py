@@ -26,8 +26,8 @@ from common.training.models import model_folder, saved_models
 from compression.evaluation.packed import Runtime, find_packed, is_packed_file, load_packed
 from compression.inference.classifier import Classifier, Sentences, classifier_of
 from compression.inference.explain import leave_one_out
-from compression.inference.texts import Columns, Format, Row, format_of, read_texts
-from compression.inference.writers import Answer, Wanted, Writer, make_writer
+from compression.inference.texts import Columns, Format, Row, chunks, format_of, read_texts
+from compression.inference.writers import Options, Writer, make_writer
 from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
 
 CHUNK_CHARACTERS = 1_000_000
@@ -96,9 +96,9 @@ class PredictSettings(QuerySettings):
         return self
 
     @property
-    def wanted(self) -> Wanted:
+    def options(self) -> Options:
         """Options of the writer."""
-        return Wanted(self.top, self.min_probability, self.explain)
+        return Options(self.top, self.min_probability, self.explain)
 
     @property
     def file(self) -> Path | None:
@@ -132,7 +132,7 @@ def predict(settings: PredictSettings) -> None:
             _prompt(model, stream, columns, settings)
             return
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
-        header, write = make_writer(settings.written_format, texts, model, settings.wanted)
+        header, write = make_writer(settings.written_format, texts, model, settings.options)
         _send(header, _answers(model, texts.rows, write, settings.batch_size, settings.explain), settings.output)
 
 
@@ -170,12 +170,12 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
         of_task = load_task(task)
         return find_packed(paths, of_task, model) or model_folder(paths, of_task.models_task, model)
     there = [folder for of_task in sorted((paths.root / "models").glob("*")) for folder in saved_models(of_task)]
-    found = [folder for folder in there if folder.name == model]
-    if len(found) > 1:
-        tasks = ", ".join(folder.parent.name for folder in found)
+    matching = [folder for folder in there if folder.name == model]
+    if len(matching) > 1:
+        tasks = ", ".join(folder.parent.name for folder in matching)
         raise UserError(f"several tasks ({tasks}) have a model named {model!r}; choose one with --task")
-    if found:
-        return found[0]
+    if matching:
+        return matching[0]
     if path := zoo_file(model):
         return Path(path)
     known = {folder.name for folder in there} | set(zoo_names())
@@ -208,26 +208,11 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
 
 def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, explain: bool = False) -> Iterator[str]:
     """Yield the text to write for each chunk of rows."""
-    for chunk in chunks(rows, most, model.kind.by_word):
+    for chunk in chunks(rows, lambda row: row.cells, most, CHUNK_CHARACTERS, padded=model.kind.by_word):
         texts = [row.sentences for row in chunk]
         values = model.probabilities(texts).tolist()
         drops = leave_one_out(model, texts, values) if explain else [None] * len(texts)
-        yield "".join(map(write, chunk, map(Answer, values, drops)))
-
-
-def chunks(rows: Iterator[Row], most: int, padded: bool = False) -> Iterator[list[Row]]:
-    """Yield lists of at most `most` rows, fewer for long texts. padded: every row takes the memory of the longest."""
-    chunk: list[Row] = []
-    total = longest = 0
-    for row in rows:
-        characters = sum(map(len, row.cells))
-        chunk.append(row)
-        total, longest = total + characters, max(longest, characters)
-        if len(chunk) == most or (longest * len(chunk) if padded else total) >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, total, longest = [], 0, 0
-    if chunk:
-        yield chunk
+        yield "".join(map(write, chunk, values, drops))
 
 
 def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
@@ -270,7 +255,7 @@ def _prompt(model: Classifier, stream: BinaryIO, columns: Columns, settings: Pre
                 return _ask("\n")
         try:
             texts = read_texts(io.BytesIO(b"\t".join(line.rstrip(b"\r\n") for line in lines) + b"\n"), "lines", columns)
-            write = make_writer(settings.written_format, texts, model, settings.wanted)[1]
+            write = make_writer(settings.written_format, texts, model, settings.options)[1]
             answers = _answers(model, texts.rows, write, most=1, explain=settings.explain)
             print("".join(answers), end="", flush=True)
         except UserError as error:

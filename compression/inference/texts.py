@@ -6,9 +6,9 @@ Sentences are normalised as in a task's files, so that a text is classified in t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from common.data.readers.records import (
     Lines,
@@ -21,6 +21,7 @@ from common.data.readers.records import (
 )
 from common.errors import UserError
 
+T = TypeVar("T")
 Format = Literal["lines", "csv", "tsv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 
@@ -48,11 +49,11 @@ class Texts:
 class Columns:
     """The columns that hold the sentences.
 
-    names: one column, or two for pairs; given: whether the user named them; where: name of the stream in messages.
+    names: one column, or two for pairs; named: whether the user named them; where: name of the stream in messages.
     """
 
     names: tuple[str, ...]
-    given: bool
+    named: bool
     where: str
 
     @property
@@ -69,12 +70,12 @@ class Columns:
 
     def indices(self, header: list[str]) -> list[int]:
         """Return the positions of the columns. If the name is a guess and there is only one column, it is used."""
-        if not self.given and len(header) == len(self.names) == 1:
+        if not self.named and len(header) == len(self.names) == 1:
             return [0]
         try:
             return column_indices(f"{self.where} line 1", header, self.names)
         except UserError as error:
-            raise UserError(f"{error}{'' if self.given else '; --columns names it'}") from None
+            raise UserError(f"{error}{'' if self.named else '; --columns names it'}") from None
 
 
 def format_of(path: Path | None) -> Format:
@@ -100,14 +101,34 @@ def read_texts(stream: BinaryIO, kind: Format, columns: Columns, delimiter: str 
     return Texts(table.header, rows, "," if kind == "tsv" else table.form.delimiter)
 
 
+def chunks(
+    items: Iterable[T], texts: Callable[[T], Sequence[str]], most: int, most_characters: int, padded: bool = False
+) -> Iterator[list[T]]:
+    """Yield lists of at most `most` items; one ends early once its texts have `most_characters`.
+
+    texts: function from an item to its texts; padded: every item takes the memory of the longest.
+    """
+    chunk: list[T] = []
+    total = longest = 0
+    for item in items:
+        characters = sum(map(len, texts(item)))
+        chunk.append(item)
+        total, longest = total + characters, max(longest, characters)
+        if len(chunk) == most or (longest * len(chunk) if padded else total) >= most_characters:
+            yield chunk
+            chunk, total, longest = [], 0, 0
+    if chunk:
+        yield chunk
+
+
 def _line_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
     for number, line in lines:
         text = line.rstrip("\r\n")
         cells = text.split("\t") if columns.pair else [text]
         if len(cells) != len(columns.names):
-            found = "none" if len(cells) == 1 else len(cells) - 1
+            tabs = "none" if len(cells) == 1 else len(cells) - 1
             raise UserError(
-                f"{columns.where} line {number}: a pair is two sentences with a tab between them (found tabs: {found})"
+                f"{columns.where} line {number}: a pair is two sentences with a tab between them (found tabs: {tabs})"
             )
         yield Row(number, columns.sentences(number, cells), cells)
 

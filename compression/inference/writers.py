@@ -8,7 +8,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,30 +32,16 @@ SHOWN_WORDS = 10
 NO_LABEL = "none of these"
 """Text shown if no label is probable enough; null in JSONL. For multilabel it is used in lines only: in tables the cell
 is empty, as in a task's files, and in JSONL the list is empty."""
-
-
 NO_ANSWER = "no answer"
 """Text shown for a question without an answer in its context; null in JSONL."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """A model's values for a row and, if requested, the drops that explain the answer.
-
-    values: a probability per label; for tagged words, a list of these for each word; for a regression, one score; for a
-    question, two logits for "no answer" and for each word of the context.
-    """
-
-    values: list
-    drops: Drops | None = None
-
-
-Writer = Callable[[Row, Answer], str]
-"""Function from a row and its answer to a line of text, including the newline."""
+Writer = Callable[[Row, list, Drops | None], str]
+"""Function from a row, the model's values for it and, if asked for, their explanation, to text with its newline."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class Options:
     """Options of a writer. top: number of labels, None for all in their own order; least: minimum probability."""
 
     top: int | None = None
@@ -70,61 +56,159 @@ def choose(labels: Sequence[str], probabilities: Sequence[float], least: float |
 
 
 @dataclasses.dataclass(frozen=True)
-class TextAnswers:
-    """Answers to whole texts: the most probable of the model's labels."""
+class Answers:
+    """Base class of the ways in which answers are written, one for each kind of task.
+
+    values, in all methods: a probability per label; for tagged words, a list of these for each word; for numbers, the
+    numbers; for a question, two logits for "no answer" and for each word of the context.
+    """
 
     model: Classifier
-    wanted: Wanted
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The model's labels."""
-        return self.model.labels
-
-    def shown(self, values: list[float]) -> list[tuple[str, float]]:
-        """Return labels with their probabilities: all in their own order, or the `top` most probable ones."""
-        pairs = list(zip(self.labels, values, strict=True))
-        return pairs if self.wanted.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.wanted.top]
-
-    def choice(self, values: list[float]) -> str:
-        """Return the answer: a label, or NO_LABEL."""
-        return choose(self.labels, values, self.wanted.least) or NO_LABEL
+    options: Options
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns added to a table."""
-        explanation = ["explanation"] if self.wanted.explain else []
-        if self.wanted.top is None:
-            return ["predicted_label", *(f"probability_{label}" for label in self.labels), *explanation]
-        ranks = range(1, min(self.wanted.top, len(self.labels)) + 1)
-        return ["predicted_label", *(f"{name}_{i}" for i in ranks for name in ("label", "probability")), *explanation]
+        raise NotImplementedError
 
-    def cells(self, row: Row, answer: Answer) -> list[str]:
+    def cells(self, row: Row, values: list) -> list[str]:
         """Return the cells of these columns."""
-        cells = [self.choice(answer.values)]
-        for label, probability in self.shown(answer.values):
-            cells += [*([] if self.wanted.top is None else [label]), f"{probability:.{DIGITS}f}"]
-        return [*cells, *([] if answer.drops is None else [explanation_text(answer.drops)])]
+        raise NotImplementedError
 
-    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
+    def fields(self, row: Row, values: list) -> dict[str, Any]:
         """Return the fields added to a JSON object."""
-        explanation = {} if answer.drops is None else {"explanation": explanation_lists(answer.drops)}
-        label = choose(self.labels, answer.values, self.wanted.least)
-        shown = [(each, round(probability, DIGITS)) for each, probability in self.shown(answer.values)]
-        if self.wanted.top is None:
-            return {"predicted_label": label, "probabilities": dict(shown), **explanation}
-        top = [{"label": each, "probability": probability} for each, probability in shown]
-        return {"predicted_label": label, "top": top, **explanation}
+        raise NotImplementedError
 
-    def lines(self, row: Row, answer: Answer) -> str:
-        """Return 'positive <tab> negative 0.012876 <tab> positive 0.987124': a label, and each label's probability.
+    def lines(self, row: Row, values: list) -> str:
+        """Return the answer as one line or several."""
+        return "\t".join(self.cells(row, values)) + "\n"
 
-        An explanation is a separate line below, indented by a tab.
-        """
-        shown = self.shown(answer.values)
-        cells = [self.choice(answer.values), *(f"{label} {value:.{DIGITS}f}" for label, value in shown)]
-        below = "" if answer.drops is None else f"\t{explanation_text(answer.drops)}\n"
-        return "\t".join(cells) + "\n" + below
+
+class _OneLabel(Answers):
+    """Lines: 'positive <tab> negative 0.012876 <tab> positive 0.987124', a label, and each label's probability."""
+
+    def shown(self, values: list[float]) -> list[tuple[str, float]]:
+        """Return labels with their probabilities: all in their own order, or the `top` most probable ones."""
+        pairs = list(zip(self.model.labels, values, strict=True))
+        return pairs if self.options.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.options.top]
+
+    def choice(self, values: list[float]) -> str:
+        return choose(self.model.labels, values, self.options.least) or NO_LABEL
+
+    @property
+    def columns(self) -> list[str]:
+        labels = self.model.labels
+        if self.options.top is None:
+            return ["predicted_label", *(f"probability_{label}" for label in labels)]
+        ranks = range(1, min(self.options.top, len(labels)) + 1)
+        return ["predicted_label", *(f"{name}_{i}" for i in ranks for name in ("label", "probability"))]
+
+    def cells(self, row: Row, values: list[float]) -> list[str]:
+        cells = [self.choice(values)]
+        for label, probability in self.shown(values):
+            cells += [*([] if self.options.top is None else [label]), f"{probability:.{DIGITS}f}"]
+        return cells
+
+    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
+        predicted = choose(self.model.labels, values, self.options.least)
+        shown = {label: round(probability, DIGITS) for label, probability in self.shown(values)}
+        if self.options.top is None:
+            return {"predicted_label": predicted, "probabilities": shown}
+        top = [{"label": label, "probability": probability} for label, probability in shown.items()]
+        return {"predicted_label": predicted, "top": top}
+
+    def lines(self, row: Row, values: list[float]) -> str:
+        shown = (f"{label} {value:.{DIGITS}f}" for label, value in self.shown(values))
+        return "\t".join([self.choice(values), *shown]) + "\n"
+
+
+class _SeveralLabels(_OneLabel):
+    """Lines: 'sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345'; NO_LABEL if none is chosen."""
+
+    def chosen(self, values: list[float]) -> list[str]:
+        """Return the labels with a probability of at least `least`."""
+        least = CHOSEN_FROM if self.options.least is None else self.options.least
+        return [label for label, value in zip(self.model.labels, values, strict=True) if value >= least]
+
+    def choice(self, values: list[float]) -> str:
+        return JOINED_BY.join(self.chosen(values))
+
+    @property
+    def columns(self) -> list[str]:
+        return ["predicted_labels", *super().columns[1:]]
+
+    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
+        of_label = super().fields(row, values)
+        del of_label["predicted_label"]
+        return {"predicted_labels": self.chosen(values), **of_label}
+
+    def lines(self, row: Row, values: list[float]) -> str:
+        return ("" if self.chosen(values) else NO_LABEL) + super().lines(row, values)
+
+
+class _Numbers(Answers):
+    @property
+    def columns(self) -> list[str]:
+        return [f"predicted_{name}" for name in self.model.kind.value_names]
+
+    def cells(self, row: Row, values: list[float]) -> list[str]:
+        return [f"{value:.{DIGITS}f}" for value in values]
+
+    def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
+        return {name: round(value, DIGITS) for name, value in zip(self.columns, values, strict=True)}
+
+
+class _Tags(Answers):
+    """IOB tags of words. Lines are those of a file of tagged words. A cell is the tags separated by spaces."""
+
+    columns = ("predicted_tags",)
+
+    def tagged(self, row: Row, values: list[list[float]]) -> tuple[list[str], list[str]]:
+        """Return a row's words and their most probable tags, the first one if tied."""
+        words = row.sentences[0].split()
+        # Because of padding, there may be values of more words than the row has.
+        return words, [str(choose(self.model.labels, of_word)) for of_word, _ in zip(values, words, strict=False)]
+
+    def lines(self, row: Row, values: list[list[float]]) -> str:
+        return as_iob(*self.tagged(row, values))
+
+    def cells(self, row: Row, values: list[list[float]]) -> list[str]:
+        return [" ".join(self.tagged(row, values)[1])]
+
+    def fields(self, row: Row, values: list[list[float]]) -> dict[str, Any]:
+        """Return the tags, and the entities in them: kind, text, index of the first word, and 1 + that of the last."""
+        words, tags = self.tagged(row, values)
+        listed = [
+            {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}
+            for kind, first, end in entities(tags)
+        ]
+        return {"predicted_tags": tags, "entities": listed}
+
+
+class _PartsOfContexts(Answers):
+    """Answers to questions. Lines: 'wonderful <tab> 0.912876', the answer, or NO_ANSWER, and its probability."""
+
+    columns = ("predicted_answer", "probability")
+
+    def answered(self, row: Row, values: list[list[float]]) -> tuple[str | None, float]:
+        """Return a row's answer, or None, and its probability, the product of those of its start and its end."""
+        context = row.sentences[1]
+        words = word_spans(context, self.model.plain_words)
+        logits = np.array(values[: 1 + len(words)], np.float32)
+        chosen = best_span(logits, self.model.threshold)
+        first, last = (0, 0) if chosen is None else (1 + chosen[0], 1 + chosen[1])
+        outcomes = logits if chosen is None or self.model.threshold is not None else logits[1:]
+        start, end = np.exp(logits - np.logaddexp.reduce(outcomes)).T
+        text = None if chosen is None else context[words[chosen[0]][0] : words[chosen[1]][1]]
+        return text, float(start[first] * end[last])
+
+    def cells(self, row: Row, values: list[list[float]]) -> list[str]:
+        text, probability = self.answered(row, values)
+        return [NO_ANSWER if text is None else text, f"{probability:.{DIGITS}f}"]
+
+    def fields(self, row: Row, values: list[list[float]]) -> dict[str, Any]:
+        text, probability = self.answered(row, values)
+        return {"predicted_answer": text, "probability": round(probability, DIGITS)}
 
 
 def explanation_text(drops: Drops) -> str:
@@ -132,7 +216,7 @@ def explanation_text(drops: Drops) -> str:
 
     The words of a pair's two sentences are separated by ' | '.
     """
-    most = (sorted(words, key=lambda each: -abs(each[1]))[:SHOWN_WORDS] for words in drops)
+    most = (sorted(words, key=lambda word: -abs(word[1]))[:SHOWN_WORDS] for words in drops)
     return " | ".join("  ".join(f"{word} {drop:+.4f}" for word, drop in words) for words in most)
 
 
@@ -142,156 +226,40 @@ def explanation_lists(drops: Drops) -> list:
     return lists[0] if len(lists) == 1 else lists
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelsAnswers(TextAnswers):
-    """Answers to whole texts that have any number of labels: those with a probability of at least `least`."""
-
-    def chosen(self, values: list[float]) -> list[str]:
-        """Return the labels of a text."""
-        least = CHOSEN_FROM if self.wanted.least is None else self.wanted.least
-        return [label for label, value in zip(self.labels, values, strict=True) if value >= least]
-
-    def choice(self, values: list[float]) -> str:
-        """Return the labels as one text; empty if there are none."""
-        return JOINED_BY.join(self.chosen(values))
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns added to a table."""
-        return ["predicted_labels", *super().columns[1:]]
-
-    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the fields added to a JSON object."""
-        of_label = super().fields(row, answer)
-        del of_label["predicted_label"]
-        return {"predicted_labels": self.chosen(answer.values), **of_label}
-
-    def lines(self, row: Row, answer: Answer) -> str:
-        """Return 'sport|war <tab> sport 0.912876 <tab> war 0.587124 <tab> art 0.012345'; NO_LABEL if none is chosen."""
-        return ("" if self.chosen(answer.values) else NO_LABEL) + super().lines(row, answer)
-
-
-@dataclasses.dataclass(frozen=True)
-class NumberAnswers:
-    """Answers to whole texts that are numbers, with the names of the kind's values."""
-
-    model: Classifier
-    wanted: Wanted
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns added to a table."""
-        explanation = ["explanation"] if self.wanted.explain else []
-        return [*(f"predicted_{name}" for name in self.model.kind.value_names), *explanation]
-
-    def cells(self, row: Row, answer: Answer) -> list[str]:
-        """Return the cells of these columns."""
-        numbers = [f"{value:.{DIGITS}f}" for value in answer.values]
-        return [*numbers, *([] if answer.drops is None else [explanation_text(answer.drops)])]
-
-    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the fields added to a JSON object."""
-        values = [round(value, DIGITS) for value in answer.values]
-        explanation = [] if answer.drops is None else [explanation_lists(answer.drops)]
-        return dict(zip(self.columns, [*values, *explanation], strict=True))
-
-    def lines(self, row: Row, answer: Answer) -> str:
-        """Return the numbers, with tabs between them, and an explanation on a line below, indented by a tab."""
-        numbers = "\t".join(f"{value:.{DIGITS}f}" for value in answer.values)
-        return numbers + "\n" + ("" if answer.drops is None else f"\t{explanation_text(answer.drops)}\n")
-
-
-@dataclasses.dataclass(frozen=True)
-class TagAnswers:
-    """Answers to the words of texts: IOB tags. Because of padding, an answer may have more words than the row."""
-
-    model: Classifier
-    wanted: Wanted
-    columns = ("predicted_tags",)
-
-    def tagged(self, row: Row, answer: Answer) -> tuple[list[str], list[str]]:
-        """Return a row's words and their most probable tags, the first one if tied."""
-        words = row.sentences[0].split()
-        return words, [str(choose(self.model.labels, each)) for each, _ in zip(answer.values, words, strict=False)]
-
-    def lines(self, row: Row, answer: Answer) -> str:
-        """Return one line per word with its tag, and an empty line, as in a file of tagged words."""
-        return as_iob(*self.tagged(row, answer))
-
-    def cells(self, row: Row, answer: Answer) -> list[str]:
-        """Return one cell: the tags separated by spaces."""
-        return [" ".join(self.tagged(row, answer)[1])]
-
-    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the tags, and the entities in them: kind, text, index of the first word, and 1 + that of the last."""
-        words, tags = self.tagged(row, answer)
-        found = [
-            {"kind": kind, "text": " ".join(words[first:end]), "first": first, "end": end}
-            for kind, first, end in entities(tags)
-        ]
-        return {"predicted_tags": tags, "entities": found}
-
-
-@dataclasses.dataclass(frozen=True)
-class SpanAnswers:
-    """Answers to questions: parts of their contexts."""
-
-    model: Classifier
-    wanted: Wanted
-    columns = ("predicted_answer", "probability")
-
-    def answered(self, row: Row, answer: Answer) -> tuple[str | None, float]:
-        """Return a row's answer, or None, and its probability, the product of those of its start and its end."""
-        context = row.sentences[1]
-        words = word_spans(context, self.model.plain_words)
-        logits = np.array(answer.values[: 1 + len(words)], np.float32)
-        chosen = best_span(logits, self.model.threshold)
-        first, last = (0, 0) if chosen is None else (1 + chosen[0], 1 + chosen[1])
-        outcomes = logits if chosen is None or self.model.threshold is not None else logits[1:]
-        start, end = np.exp(logits - np.logaddexp.reduce(outcomes)).T
-        text = None if chosen is None else context[words[chosen[0]][0] : words[chosen[1]][1]]
-        return text, float(start[first] * end[last])
-
-    def lines(self, row: Row, answer: Answer) -> str:
-        """Return 'wonderful <tab> 0.912876': the answer, or NO_ANSWER, and its probability."""
-        return "\t".join(self.cells(row, answer)) + "\n"
-
-    def cells(self, row: Row, answer: Answer) -> list[str]:
-        """Return the cells of these columns."""
-        text, probability = self.answered(row, answer)
-        return [NO_ANSWER if text is None else text, f"{probability:.{DIGITS}f}"]
-
-    def fields(self, row: Row, answer: Answer) -> dict[str, Any]:
-        """Return the fields added to a JSON object: null if there is no answer."""
-        text, probability = self.answered(row, answer)
-        return {"predicted_answer": text, "probability": round(probability, DIGITS)}
-
-
-Answers = TextAnswers | NumberAnswers | TagAnswers | SpanAnswers
 ANSWERS: dict[str, type[Answers]] = {
-    "labels": TextAnswers,
-    "multilabel": LabelsAnswers,
-    "tags": TagAnswers,
-    "answers": SpanAnswers,
+    "labels": _OneLabel,
+    "multilabel": _SeveralLabels,
+    "tags": _Tags,
+    "answers": _PartsOfContexts,
 }
 """Name of a kind -> how its answers are written; others are numbers."""
 
 
-def make_writer(kind: Format, texts: Texts, model: Classifier, wanted: Wanted) -> tuple[str, Writer]:
+def make_writer(kind: Format, texts: Texts, model: Classifier, options: Options) -> tuple[str, Writer]:
     """Return the header text and the function that writes a row.
 
     Raises UserError for a name that the input already has.
     """
-    answers = ANSWERS.get(model.kind.name, NumberAnswers)(model, wanted)
+    answers = ANSWERS.get(model.kind.name, _Numbers)(model, options)
     if kind == "lines":
-        return "", answers.lines
+        return "", functools.partial(_lines, answers)
     if kind == "jsonl":
-        return "", _json_writer(texts, answers)
-    for name in answers.columns:
+        return "", functools.partial(_json_line, answers, texts.header)
+    columns = [*answers.columns, *(["explanation"] if options.explain else [])]
+    for name in columns:
         _refuse_twice(name, texts.header, "the input")
     line = _tsv_line if kind == "tsv" else functools.partial(_csv_line, texts.delimiter)
-    header = line([*texts.header, *answers.columns])
-    return header, lambda row, answer: line([*row.cells, *answers.cells(row, answer)])
+
+    def write(row: Row, values: list, drops: Drops | None) -> str:
+        explanation = [] if drops is None else [explanation_text(drops)]
+        return line([*row.cells, *answers.cells(row, values), *explanation])
+
+    return line([*texts.header, *columns]), write
+
+
+def _lines(answers: Answers, row: Row, values: list, drops: Drops | None) -> str:
+    # An explanation is a line of its own, indented by a tab.
+    return answers.lines(row, values) + ("" if drops is None else f"\t{explanation_text(drops)}\n")
 
 
 def _csv_line(delimiter: str, cells: list[str]) -> str:
@@ -301,26 +269,23 @@ def _csv_line(delimiter: str, cells: list[str]) -> str:
 
 
 def _tsv_line(cells: list[str]) -> str:
-    """Return a line of TSV. Quotes are ordinary text, so tabs and newlines, which cannot be quoted, become spaces."""
+    # Quotes are ordinary text, so tabs and newlines, which cannot be quoted, become spaces.
     return "\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in cells) + "\n"
 
 
-def _json_writer(texts: Texts, answers: Answers) -> Writer:
-    def write(row: Row, answer: Answer) -> str:
-        given = dict(zip(texts.header, row.cells, strict=True)) if row.fields is None else row.fields
-        added = answers.fields(row, answer)
-        for name in added:
-            _refuse_twice(name, given, f"line {row.line}")
-        text = json.dumps({**given, **added}, ensure_ascii=False)
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
-            text = json.dumps({**given, **added})
-        return text + "\n"
-
-    return write
+def _json_line(answers: Answers, header: list[str], row: Row, values: list, drops: Drops | None) -> str:
+    fields = dict(zip(header, row.cells, strict=True)) if row.fields is None else row.fields
+    added = answers.fields(row, values) | ({} if drops is None else {"explanation": explanation_lists(drops)})
+    for name in added:
+        _refuse_twice(name, fields, f"line {row.line}")
+    text = json.dumps({**fields, **added}, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
+        text = json.dumps({**fields, **added})
+    return text + "\n"
 
 
-def _refuse_twice(name: str, given: Any, where: str) -> None:
-    if name in given:
+def _refuse_twice(name: str, names: Container[str], where: str) -> None:
+    if name in names:
         raise UserError(f"{where} already has {name!r}; rename it, or use --output-format lines")

@@ -25,25 +25,23 @@ class Kind:
     """Number of a kind that has both bits."""
     has_probabilities: ClassVar[bool] = True
     """Whether its files have a temperature."""
+    has_threshold: ClassVar[bool] = True
+    """Whether its files may have a threshold, if there are two labels."""
 
     def outputs(self, labels: Sequence[str]) -> int:
         """Return the number of a model's outputs."""
         return len(labels)
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return whether a file may have a threshold."""
-        return len(labels) == 2
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """Return probabilities, float32 [..., outputs]; for numbers, these. Raises PackedError if there are none."""
         return to_probabilities(logits, temperature)
 
     def answers(self, model: Any, texts: Sequence) -> list:
-        """Return the answer to each text."""
+        """Return the answer to each text, see `Model.predict`."""
         return [model.labels[index] for index in model.probabilities(texts).argmax(-1).tolist()]
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
-        """Yield what the command line prints for each text: the answer, and each label's probability."""
+        """Yield what the command line prints for each text, such as the answer and each label's probability."""
         for row in model.probabilities(texts).tolist():
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
             yield f"{self.shown(model.labels, row)}\t{shares}"
@@ -58,21 +56,15 @@ class SeveralLabels(Kind):
 
     name = "multilabel"
     bits = MULTILABEL
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
+    has_threshold = False
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
-        """Return sigmoids."""
         return to_probabilities(logits, temperature, independent=True)
 
     def answers(self, model: Any, texts: Sequence) -> list:
-        """Return a list of labels for each text."""
         return [[model.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in model.probabilities(texts)]
 
     def shown(self, labels: Sequence[str], probabilities: Sequence[float]) -> str:
-        """Return the labels, joined by |, or "none of these"."""
         return "|".join(label for label, p in zip(labels, probabilities, strict=True) if p >= 0.5) or "none of these"
 
 
@@ -80,26 +72,18 @@ class ANumber(Kind):
     """A number a text, scaled to [0, 1]."""
 
     name = "numbers"
-    has_probabilities = False
+    has_probabilities = has_threshold = False
 
     def outputs(self, labels: Sequence[str]) -> int:
-        """Return 1."""
         return 1
 
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
-
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
-        """Return the numbers, [texts, 1]."""
         return logits
 
     def answers(self, model: Any, texts: Sequence) -> list:
-        """Return the numbers."""
         return model.probabilities(texts)[:, 0].tolist()
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
-        """Yield the numbers."""
         return (f"{number:.6f}" for number in self.answers(model, texts))
 
 
@@ -108,21 +92,15 @@ class TagsOfWords(Kind):
 
     name = "tags"
     bits = BY_WORD
-    has_probabilities = False
-
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return False."""
-        return False
+    has_probabilities = has_threshold = False
 
     def answers(self, model: Any, texts: Sequence) -> list:
-        """Return a list of tags for each text."""
         texts = [text for (text,) in model.tidied(texts)]
         counts = (len(text.split()) for text in texts)
         rows = zip(model.probabilities(texts), counts, strict=True)
         return [[model.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in rows]
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
-        """Yield a line for each word with its tag, and an empty line."""
         for text, tags in zip(texts, self.answers(model, texts), strict=True):
             yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False))
 
@@ -134,16 +112,10 @@ class PartsOfContexts(Kind):
     bits = BY_WORD
     has_probabilities = False
 
-    def has_threshold(self, labels: Sequence[str]) -> bool:
-        """Return True: the least probability of an answer, for questions that may have none."""
-        return True
-
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
-        """Raise PackedError."""
         raise PackedError("a model that answers questions has no probabilities of labels")
 
     def answers(self, model: Any, texts: Sequence) -> list:
-        """Return the text of each answer, empty for none."""
         pairs = model.tidied(texts)
         answers = []
         for (_, context), logits in zip(pairs, model.logits(pairs), strict=True):
@@ -153,7 +125,6 @@ class PartsOfContexts(Kind):
         return answers
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
-        """Yield the answers."""
         return iter(self.answers(model, texts))
 
 

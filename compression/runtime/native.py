@@ -33,7 +33,7 @@ class _Model(ctypes.Structure):
     """The fields of a fw_model that its callers may read, which come first."""
 
     _fields_ = (
-        *((name, ctypes.c_int) for name in ("arch", "embedding", "pair", "tokens", "multilabel")),
+        *((name, ctypes.c_int) for name in ("arch", "embedding", "pair", "tags", "multilabel")),
         *((name, ctypes.c_uint32) for name in ("labels", "outputs", "max_tokens")),
         ("temperature", ctypes.c_float),
         ("name", _String),
@@ -102,7 +102,7 @@ class NativeModel:
         fields = _Model.from_buffer(self._block)
         self.name, self.task = (_text(string.bytes, string.length) for string in (fields.name, fields.task))
         self.labels = tuple(self._label(index) for index in range(fields.labels))
-        self.pair, bits = bool(fields.pair), BY_WORD * bool(fields.tokens) | MULTILABEL * bool(fields.multilabel)
+        self.pair, bits = bool(fields.pair), BY_WORD * bool(fields.tags) | MULTILABEL * bool(fields.multilabel)
         self._kind = kind_with(bits, None, self.pair, self.labels)
         self.kind = self._kind.name
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]

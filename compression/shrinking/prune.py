@@ -17,8 +17,7 @@ from compression.distillation.pruning import (
     sparsity_by_part,
 )
 from compression.distillation.settings import PruneSettings
-from compression.shrinking.pruning.transformers import drop_layers, remove_heads
-from compression.shrinking.pruning.units import remove_units
+from compression.shrinking.pruning.units import drop_layers, remove_heads, remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CompressionContext, Shrink

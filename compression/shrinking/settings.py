@@ -126,11 +126,6 @@ class QuantizeSettings(Settings):
         """Whether bits are chosen for each matrix."""
         return self.max_bytes is not None or self.max_loss is not None
 
-    @property
-    def has_codes(self) -> bool:
-        """Whether weights become codes: all bits are chosen, or some part's are below 16."""
-        return self.chooses_bits or any((self.bits_of(part) or self.bits) < 16 for part in PARTS)
-
     def bits_of(self, part: str) -> int | None:
         """Return the bits given for one part."""
         return getattr(self, f"bits_{part}")
@@ -197,6 +192,8 @@ class CompressSettings(  # bases in the order of --help
         asked = {action: action in self.compression_actions for action in ORDER}
         shrunk = asked["factorize"] or asked["prune"] or asked["quantize"]
         tuned, distilled = shrunk and self.tune_epochs > 0, asked["distill"]
+        reads_text = (asked["prune"] and self.prune_vocabulary > 0) or asked["factorize"]
+        has_codes = self.chooses_bits or any((self.bits_of(part) or self.bits) < 16 for part in PARTS)
         trained, guided = distilled or asked["pretrain"], self.guide == "teacher" or not tuned
         of_action = "without --compression-actions "
         both, distilling = of_action + "pretrain or distill", of_action + "distill"
@@ -232,7 +229,7 @@ class CompressSettings(  # bases in the order of --help
                 ["augmented", "bootstrap_data_ratio", "min_confidence"],
                 "with --only-original-data",
             ),
-            (self.has_codes, ["granularity", "ranges"], "with --bits 16"),
+            (has_codes, ["granularity", "ranges"], "with --bits 16"),
             *unused_by("quantizer", self.quantizer, QUANTIZERS),
             (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
@@ -241,9 +238,9 @@ class CompressSettings(  # bases in the order of --help
             (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
             (guided or distilled, ["min_confidence"], "with --guide student"),
             (distilled or tuned, ["min_confidence"], learning),
-            (distilled or tuned or self._reads_text, ["downsample_data", "bootstrap_data_ratio"], learning),
+            (distilled or tuned or reads_text, ["downsample_data", "bootstrap_data_ratio"], learning),
             (distilled or tuned or (asked["quantize"] and self.chooses_bits), ["select_on"], learning),
-            (distilled or tuned or self._reads_text, ["augmented", "only_original_data"], learning),
+            (distilled or tuned or reads_text, ["augmented", "only_original_data"], learning),
             (trained or tuned, ["teacher", *in_tuning], both + ", or --tune-epochs"),
             (trained, set(TrainSettings.model_fields) - {*in_tuning, "select_on"}, both),
             (trained or guided, AlignSettings.model_fields, "with --guide student"),
@@ -266,12 +263,6 @@ class CompressSettings(  # bases in the order of --help
             (trained or shrunk, ["model_name"], "with files alone: they have their student's name"),
             (trained or shrunk, ["seed", "cpu"], "with files alone: nothing is trained or drawn"),
         )
-
-    @property
-    def _reads_text(self) -> bool:
-        """Whether an action after distilling counts the tokens of all training text."""
-        actions = self.compression_actions
-        return ("prune" in actions and self.prune_vocabulary > 0) or "factorize" in actions
 
 
 def defaults_for(values: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from compression.distillation.dataset import (
     runnable_teacher,
 )
 from compression.distillation.settings import (
-    AlignPhaseSettings,
     AlignSettings,
     LossSettings,
     RowsSettings,
@@ -116,8 +115,7 @@ class CompressionContext:
         check_pieces(self.parent.name, self.tokenizer, teacher, name)
         # Projections between different widths must not depend on the trainings before, which may have been resumed.
         seed_everything(self.step.seed)
-        phases = AlignPhaseSettings(**align.model_dump())
-        return load_aligner(phases, arch, shape, teacher, epochs, self.running.cpu)
+        return load_aligner(align, arch, shape, teacher, epochs, self.running.cpu)
 
     def text(self, augmented: bool = True) -> Split:
         """Return the rows to learn from, with augmented ones or without."""
@@ -160,7 +158,7 @@ class Tuning(Settings):
         """Return what the settings describe; None without --tune-epochs."""
         if not settings.tune_epochs:
             return None
-        objective = settings.part(LossSettings)
+        objective = settings.part(LossSettings).effective()
         return cls(
             objective=objective.model_copy(update={"alpha": 0.0}) if settings.guide == "student" else objective,
             train=TrainSettings(
@@ -173,7 +171,7 @@ class Tuning(Settings):
                 select_on=settings.select_on,
                 precision=settings.precision,
             ),
-            align=settings.part(AlignSettings) if settings.aligns_tuning else None,
+            align=settings.part(AlignSettings).throughout() if settings.aligns_tuning else None,
             guide=settings.guide,
         )
 
@@ -214,7 +212,8 @@ class Shrink(Step):
             **{cls.kind(): settings.part(cls.group())},
         )
         changes: dict[str, Any] = {}
-        if tuning or (settings.draws_a_share and step.reads() & {"text", "train"}):
+        draws = min(settings.downsample_data, settings.bootstrap_data_ratio) < 1
+        if tuning or (draws and step.reads() & {"text", "train"}):
             changes |= {"rows": settings.part(RowsSettings), "seed": settings.seed}
         if tuning or "held out" in step.reads():
             changes["select_on"] = settings.select_on
@@ -233,9 +232,9 @@ class Shrink(Step):
     @classmethod
     def suffix(cls, settings: CompressSettings) -> str:
         """Return the suffix of a student's name; four digits of a hash stand for settings that `label` omits."""
-        groups = [cls.group(), *([TuneSettings] if settings.tune_epochs else [])]
-        groups += [AlignSettings] if settings.aligns_tuning else []
-        changed = [settings.part(group).model_dump(mode="json", exclude_defaults=True) for group in groups]
+        groups = [settings.part(cls.group()), *([settings.part(TuneSettings)] if settings.tune_epochs else [])]
+        groups += [settings.part(AlignSettings).throughout()] if settings.aligns_tuning else []
+        changed = [group.model_dump(mode="json", exclude_defaults=True) for group in groups]
         others = {key: value for values in changed for key, value in values.items() if key not in cls.named}
         return cls.label(settings) + (f"-{fingerprint(others)[:4]}" if others else "")
 

@@ -14,9 +14,8 @@ from compression.students.spec import StudentSpec
 from compression.tokenizers import PieceTokenizer, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
-from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
 from compression.tokenizers.ngrams import NGramTokenizer
+from compression.tokenizers.unlearned import CharTokenizer, HashTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 SMALL_STD = 0.1

@@ -11,11 +11,9 @@ from common.training.batching import sorted_batches
 from compression.runtime import merge_windows
 from compression.students.batch import Batch, EncodedRows
 from compression.students.student import Student
-from compression.tokenizers import Tokenizer
+from compression.tokenizers import UNCUT, Tokenizer
 
 _BATCH = 256
-_WHOLE = 2**31
-"""More tokens than a text has."""
 _CHUNK = 20_000
 """Sentences tokenized at a time: tokenizers work with lists, which take far more memory than the result."""
 
@@ -31,7 +29,7 @@ def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
         return EncodedRows(*(_encode(tokenizer, sentences) for sentences in split.sentences()))
     if split.kind.always_pairs:
         question, _ = _encode_words(tokenizer, list(map(_words, split.sentence1)), tokenizer.max_tokens)
-        context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])), _WHOLE)
+        context, starts = _encode_words(tokenizer, list(map(_words, split.sentence2 or [])), UNCUT)
         flat = np.insert(starts.ids, starts.offsets[:-1], 0, 0)  # the entry of "no answer"
         words = EncodedText(flat, starts.offsets + np.arange(len(starts.offsets)))
         return EncodedRows(question, context, words, tokenizer.max_tokens)

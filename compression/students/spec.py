@@ -13,8 +13,7 @@ from common.training.models import ModelConfig
 from compression.runtime import TRANSFORMERS, EncoderSize, student_shapes
 from compression.runtime.shapes import Shapes
 from compression.students.settings import StudentSettings
-from compression.tokenizers.char import VOCABULARY_SIZE
-from compression.tokenizers.hash import shared_rows
+from compression.tokenizers.unlearned import VOCABULARY_SIZE, shared_rows
 
 PARTS = ("embedding", "encoder", "classifier")
 """A student's parts in the order in which text flows through them: the first word of a tensor's name."""

@@ -140,16 +140,18 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Return the states of one or two sentences read as one text, [batch, time, width], special tokens included."""
-        return self._layers(sentences).hidden[-1]
+        return self.trace(*sentences, attention=False).hidden[-1]
 
-    def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor]) -> Trace:
-        """Return all hidden states, attention maps and scores."""
-        return self._layers(sentences, [])
-
-    def _layers(self, sentences: Sentences, attended: Attended | None = None) -> Trace:
-        """Return all hidden states of the whole text, special tokens included; given a list, also attention."""
-        states, mask, lengths = self._start(sentences)
-        hidden = [states]
+    def trace(self, *sentences: tuple[torch.Tensor, torch.Tensor], attention: bool = True) -> Trace:
+        """Return all hidden states and, with `attention`, attention maps and scores, which takes longer."""
+        vectors, segments, lengths = framed(sentences, self.marks.weight.dense())
+        steps = torch.arange(vectors.shape[1], device=vectors.device)
+        mask = (steps < lengths[:, None])[:, None, None]  # [batch, 1, 1, time]
+        summed = self.projection(vectors) + self.positions(steps)
+        if self.segments is not None:
+            summed = summed + self.segments(segments)
+        hidden = [self.dropout(self.norm(summed))]
+        attended: Attended | None = [] if attention else None
         for number in range(self.depth):
             first, second = (self.blocks[self.size.owner(part, number)] for part in LAYER_PARTS)
             adapters = self.adapters[number] or (nn.Identity(), nn.Identity())
@@ -157,15 +159,6 @@ class TransformerEncoder(nn.Module):
             hidden.append(second.feed_forward(states, adapters[1]))
         scores, maps = ([pair[i] for pair in attended or ()] for i in range(2))
         return Trace(hidden, maps, scores, lengths)
-
-    def _start(self, sentences: Sentences) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the states that the first layer reads, its mask [batch, 1, 1, time], and lengths."""
-        vectors, segments, lengths = framed(sentences, self.marks.weight.dense())
-        steps = torch.arange(vectors.shape[1], device=vectors.device)
-        summed = self.projection(vectors) + self.positions(steps)
-        if self.segments is not None:
-            summed = summed + self.segments(segments)
-        return self.dropout(self.norm(summed)), (steps < lengths[:, None])[:, None, None], lengths
 
 
 def framed(sentences: Sentences, special: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

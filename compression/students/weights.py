@@ -79,11 +79,9 @@ class Dense(Matrix):
         self.value = nn.Parameter(value)
 
     def dense(self) -> torch.Tensor:
-        """Return the parameter itself."""
         return self.value
 
     def to_stream(self, out: Any) -> None:
-        """Write all numbers, or those that are not zero."""
         out.byte(FLOAT32)
         out.planes("value", self.value)
 
@@ -105,11 +103,9 @@ class Half(Fixed):
     element_size = 2
 
     def dense(self) -> torch.Tensor:
-        """Return the weights as float32."""
         return self.value.float()
 
     def to_stream(self, out: Any) -> None:
-        """Write all numbers, or those that are not zero."""
         out.byte(FLOAT16)
         out.planes("value", self.value)
 
@@ -124,7 +120,6 @@ class Affine(Fixed):
     element_size = 1
 
     def dense(self) -> torch.Tensor:
-        """Return the weights that the codes represent."""
         return (self.codes.float() - self.zero_point.float()) * self.scale
 
     def to_stream(self, out: Any) -> None:
@@ -149,12 +144,10 @@ class Codebook(Fixed):
     element_size = 1
 
     def dense(self) -> torch.Tensor:
-        """Return each code's centroid."""
         codes = self.codes.long()
         return self.codebook[0][codes] if len(self.codebook) == 1 else self.codebook.gather(1, codes)
 
     def to_stream(self, out: Any) -> None:
-        """Write codes, and the centroids up to the highest code."""
         book = self.codebook[:, : int(self.codes.max()) + 1]
         out.byte(CODEBOOK)
         out.byte(2 * (len(book) > 1))
@@ -185,7 +178,6 @@ class Product(Matrix):
         return (self.across, self.height) != (1, 1)
 
     def dense(self) -> torch.Tensor:
-        """Return the whole matrix, float32 [blocks / across * height, width * across]."""
         blocks = self.left.dense() @ self.right.dense()  # [blocks, height * width]
         if not self.has_blocks:
             return blocks
@@ -210,7 +202,6 @@ class Product(Matrix):
             raise UserError("units of a sum of Kronecker products cannot be pruned; prune units before factorizing")
 
     def to_stream(self, out: Any) -> None:
-        """Write the rank, the blocks if there are any, and both factors."""
         out.byte(KRONECKER if self.has_blocks else PRODUCT)
         out.number(len(self.right.dense()))
         if self.has_blocks:

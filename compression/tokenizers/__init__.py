@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +14,8 @@ from common.kinds.ragged import EncodedText
 
 UNKNOWN = 0
 """Row of the pieces that have no row of their own."""
+UNCUT = 2**31
+"""A number of tokens at which no text is cut."""
 
 
 class Tokenizer:
@@ -23,7 +26,7 @@ class Tokenizer:
     word_format: str
     """Format of words that are encoded one by one: with the space, if that is a token."""
     identity: str
-    """Equal for tokenizers that give the same tokens."""
+    """Equal for tokenizers that give the same tokens up to `max_tokens`."""
     unknown: Sequence[int] = (UNKNOWN,)
     """The token of text that has no other."""
 
@@ -86,4 +89,6 @@ class TeacherTokenizer(PieceTokenizer):
 
     def cut_at(self, max_tokens: int) -> TeacherTokenizer:
         """Return the same tokenizer with another length at which text is cut."""
-        raise NotImplementedError
+        tokenizer = copy.copy(self)
+        tokenizer.max_tokens = max_tokens
+        return tokenizer

@@ -36,16 +36,14 @@ class BpeTokenizer(PieceTokenizer):
         except UserError as error:
             raise UserError(f"{'byte pairs' if isinstance(model, bytes) else model}: {error}") from None
         self.kept, self.pieces, self.max_tokens = self.model.kept, self.model.pieces, max_tokens
-        self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()} {max_tokens}"
+        self.identity = f"bpe {hashlib.sha256(self.model_bytes).hexdigest()}"
         self.runtime = self.model.byte_pairs()
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> BpeTokenizer:
-        """Return the tokenizer of a sentencepiece model. Raises UserError if it is none that can be packed."""
         return cls(file, max_tokens)
 
     def save(self, folder: Path) -> None:
-        """Copy the model into a student's folder."""
         (folder / self.file).write_bytes(self.model_bytes)
 
     def encode(self, sentences: list[str]) -> EncodedText:

@@ -22,6 +22,7 @@ LETTERS = {**{byte: chr(byte) for byte in _SAME}, **{byte: chr(256 + i) for i, b
 """GPT-2's character for each byte, as vocabulary files have them; a space is Ġ."""
 SPACE = LETTERS[ord(" ")]
 _TO_BYTES = {ord(letter): chr(byte) for byte, letter in LETTERS.items()}
+"""GPT-2's characters to the runtime's: U+0000 to U+00FF, one per byte."""
 
 
 class ByteLevelTokenizer(TeacherTokenizer):
@@ -49,8 +50,8 @@ class ByteLevelTokenizer(TeacherTokenizer):
             raise UserError("byte-level pairs: a piece is not of GPT-2's characters for bytes")
         self.pieces = [UNKNOWN_PIECE, *(symbol for symbol in symbols if symbol not in self.unused)]
         content = hashlib.sha256("\n".join([*self.merges, "", *sorted(self.unused)]).encode()).hexdigest()
-        self.identity = f"byte-level {content} {prefix} {max_tokens}"
-        self.symbols = [as_bytes(symbol) for symbol in symbols]
+        self.identity = f"byte-level {content} {prefix}"
+        self.symbols = [symbol.translate(_TO_BYTES) for symbol in symbols]
         # Without a row, a byte is unknown, and a merge is split again.
         without_row = [UNKNOWN] * len(BYTES) + [UNUSED] * len(self.merges)
         self.states = [
@@ -61,7 +62,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> ByteLevelTokenizer:
-        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         lists = [saved.get("merges"), saved.get("unused")] if isinstance(saved, dict) else [None]
         if not all(isinstance(one, list) and all(isinstance(piece, str) for piece in one) for one in lists):
@@ -72,12 +72,7 @@ class ByteLevelTokenizer(TeacherTokenizer):
             raise UserError(f"{file}: {error}") from None
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"prefix": self.prefix, "merges": self.merges, "unused": sorted(self.unused)})
-
-    def cut_at(self, max_tokens: int) -> ByteLevelTokenizer:
-        """Return the same tokenizer with another length at which text is cut."""
-        return ByteLevelTokenizer(self.merges, self.unused, self.prefix, max_tokens)
 
     @property
     def begins_word(self) -> np.ndarray:
@@ -99,11 +94,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
         merges = [merge for merge in self.merges if merge in needed]
         bytes_ = set(LETTERS.values())
         return ByteLevelTokenizer(merges, dropped & (needed | bytes_), self.prefix, self.max_tokens)
-
-
-def as_bytes(piece: str) -> str:
-    """Convert a piece from GPT-2's characters to the runtime's: U+0000 to U+00FF, one per byte."""
-    return piece.translate(_TO_BYTES)
 
 
 @lru_cache(maxsize=4)

@@ -58,13 +58,9 @@ def read_rules(charsmap: bytes) -> dict[str, str]:
         length = struct.unpack_from("<I", charsmap)[0]
         units = struct.unpack_from(f"<{length // 4}I", charsmap, 4)
         texts = charsmap[4 + length :]
-        return {key.decode(): _text_at(texts, offset) for key, offset in _walk(units)}
+        return {key.decode(): texts[at : texts.index(b"\0", at)].decode() for key, at in _walk(units)}
     except (ValueError, IndexError, struct.error) as error:
         raise UserError(f"its normalisation rules are damaged ({error})") from None
-
-
-def _text_at(texts: bytes, offset: int) -> str:
-    return texts[offset : texts.index(b"\0", offset)].decode()
 
 
 def _walk(units: Sequence[int]) -> Iterator[tuple[bytes, int]]:

@@ -41,7 +41,7 @@ class NGramTokenizer(PieceTokenizer):
         if any(a >= b for a, b in zip(self.fingerprints, self.fingerprints[1:], strict=False)):
             raise UserError("the n-grams are not sorted by their fingerprints")
         digest = hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
-        self.identity = f"ngrams {digest} {bits} {max_tokens}"
+        self.identity = f"ngrams {digest} {bits}"
         self.runtime = NGrams(self.fingerprints, bits)
 
     @property

@@ -17,7 +17,7 @@ from common.store.files import read_json
 from common.teachers.fairseq.sources import SUBFOLDER as FAIRSEQ
 from common.teachers.huggingface.pretrained import SUBFOLDER as HUGGING_FACE
 from compression.runtime import WordPieces
-from compression.tokenizers import TeacherTokenizer
+from compression.tokenizers import UNCUT, TeacherTokenizer
 from compression.tokenizers.bytelevel import LETTERS, UNKNOWN_PIECE, ByteLevelTokenizer, merge_parts
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -115,16 +115,12 @@ def _word_pieces(tokenizer: dict[str, Any], lowercase: bool) -> TeacherVocabular
     # MPNet's vocabulary has both masks, and it was trained with <mask>.
     mask = rows.get("<mask>" if "<mask>" in not_text else "[MASK]")
     return TeacherVocabulary(
-        whole=WordPieceTokenizer(pieces, lowercase, _NEVER),
+        whole=WordPieceTokenizer(pieces, lowercase, UNCUT),
         rows=np.array([rows[piece] for piece in pieces], np.int64),
         special_tokens=_special_tokens(processor) or (rows[_BERT[0]], rows[_BERT[1]]),
         separators=_separators(processor),
         mask=mask,
     )
-
-
-_NEVER = 2**31
-"""A number of tokens at which text is never cut."""
 
 
 def _special_tokens(processor: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -144,8 +140,8 @@ def _separators(processor: Mapping[str, Any]) -> int:
     if processor.get("type") != "TemplateProcessing":
         return 2 if processor.get("type") == "RobertaProcessing" else 1
     kinds = ["Sequence" in part for part in processor.get("pair", ())]
-    first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
-    return last - first - 1
+    first = kinds.index(True)
+    return kinds.index(True, first + 1) - first - 1
 
 
 def _fairseq_vocabulary(folder: Path, name: str) -> TeacherVocabulary:
@@ -176,7 +172,7 @@ def _byte_level(
     lacking = [piece for piece in (*_ROBERTA, UNKNOWN_PIECE, *LETTERS.values(), *pieces) if piece not in rows]
     if lacking:
         raise UserError(f"--embedding-type wordpiece: the byte-level vocabulary of {name} lacks {lacking[0]!r}")
-    tokenizer = ByteLevelTokenizer(pieces, (), prefix, _NEVER)
+    tokenizer = ByteLevelTokenizer(pieces, (), prefix, UNCUT)
     # The runtime merges by the order of merged pieces. That is the order of merges if each piece is merged from the two
     # that the vocabulary names.
     parts = merge_parts(tuple(pieces))

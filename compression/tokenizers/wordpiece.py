@@ -24,12 +24,11 @@ class WordPieceTokenizer(TeacherTokenizer):
         """pieces: in the order of the embedding's rows, the unknown piece first."""
         self.pieces, self.lowercase, self.max_tokens = pieces, lowercase, max_tokens
         digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
-        self.identity = f"wordpiece {digest} {lowercase} {max_tokens}"
+        self.identity = f"wordpiece {digest} {lowercase}"
         self.runtime = WordPieces(pieces, lowercase)
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> WordPieceTokenizer:
-        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"lowercase", "pieces"}
         if not is_known or not all(isinstance(piece, str) for piece in saved["pieces"]):
@@ -37,12 +36,7 @@ class WordPieceTokenizer(TeacherTokenizer):
         return cls(saved["pieces"], bool(saved["lowercase"]), max_tokens)
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"lowercase": self.lowercase, "pieces": self.pieces})
-
-    def cut_at(self, max_tokens: int) -> WordPieceTokenizer:
-        """Return the same tokenizer with another length at which text is cut."""
-        return WordPieceTokenizer(self.pieces, self.lowercase, max_tokens)
 
     @property
     def begins_word(self) -> np.ndarray:
@@ -50,7 +44,6 @@ class WordPieceTokenizer(TeacherTokenizer):
         return np.array([piece[0].isalnum() for piece in self.pieces])
 
     def without(self, rows: Collection[int]) -> WordPieceTokenizer:
-        """Return a tokenizer without some pieces; the other rows keep their order."""
         dropped = set(rows)
         kept = [piece for row, piece in enumerate(self.pieces) if row not in dropped]
         return WordPieceTokenizer(kept, self.lowercase, self.max_tokens)

@@ -151,7 +151,7 @@ typedef struct fw_model {
   /* Public: callers may read these fields. */
   int arch, embedding;   /* FW_FFN ..., FW_BPE ... */
   int pair;              /* reads two texts */
-  int tokens;            /* labels words: fw_tag */
+  int tags;              /* labels words: fw_tag */
   int multilabel;        /* a text has every label with a probability of at least 0.5 */
   uint32_t labels;       /* 0 for regression */
   uint32_t outputs;      /* numbers per text: labels, or 1 */
@@ -231,7 +231,7 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
    the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
-/* Write the words of a text (for a model with `tokens`), at most `most` of them, with their labels, and their number;
+/* Write the words of a text (for a model with `tags`), at most `most` of them, with their labels, and their number;
    logits, if not NULL, is [most][outputs]. A text without words has one word of length 0. Returns FW_LIMIT if there are
    more words; *count is then their number. */
 FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *workspace, size_t size, fw_word *words,
@@ -1006,7 +1006,7 @@ static fw__unicode_tables fw__tables;
 enum {
   FW__PAIR = 1,
   FW__POOL_MAX = 2,
-  FW__TOKENS = 4,
+  FW__BY_WORD = 4,
   FW__MULTILABEL = 8,
   FW__CALIBRATED = 16,
   FW__ALIGN = 32,
@@ -1845,14 +1845,14 @@ static void fw__read_header(fw__pass *p) {
   uint32_t flags = fw__byte(r, 256);
   m->pair = !!(flags & FW__PAIR);
   m->max_pool = !!(flags & FW__POOL_MAX);
-  m->tokens = !!(flags & FW__TOKENS);
+  m->tags = !!(flags & FW__BY_WORD);
   m->multilabel = !!(flags & FW__MULTILABEL);
   m->calibrated = !!(flags & FW__CALIBRATED);
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
   /* A second text's words answer a question; both flags: another kind of task, whose number follows. */
-  if (!r->error && m->tokens && (m->pair || m->multilabel)) r->error = FW_UNSUPPORTED;
+  if (!r->error && m->tags && (m->pair || m->multilabel)) r->error = FW_UNSUPPORTED;
   if (!r->error && (m->embedding == FW_NGRAMS ? m->arch != FW_FFN : m->marked_words && m->embedding != FW_HASH))
     r->error = FW_SETTINGS;
   m->temperature = 1;
@@ -1878,9 +1878,9 @@ static void fw__read_header(fw__pass *p) {
   if (form & 128) head_width = fw__size(r, FW__MOST_WIDTH);
   m->attention = head_width ? m->heads * head_width : m->hidden; /* below 2^32: there are at most 255 heads */
   if (r->error) return;
-  if ((m->tokens && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && !m->labels) ||
-      (m->calibrated && (m->tokens || !m->labels)) ||
-      (m->has_threshold && (m->labels != 2 || m->tokens || m->multilabel)) ||
+  if ((m->tags && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && !m->labels) ||
+      (m->calibrated && (m->tags || !m->labels)) ||
+      (m->has_threshold && (m->labels != 2 || m->tags || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) || (m->pooling != FW__MEAN && !m->max_pool) ||
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_GRU && m->arch != FW_CONV))) ||
       (m->compose && !m->align) ||
@@ -4475,7 +4475,7 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
   fw__work w;
   int status = fw__start_work(&w, model, workspace, size);
   if (status) return status;
-  if (model->tokens || !text || model->pair != !!second) return FW_KIND;
+  if (model->tags || !text || model->pair != !!second) return FW_KIND;
   size_t width = model->width;
   float *encoded = (float *)fw__room(&w, width * model->blocks, sizeof *encoded);
   if (!encoded) return FW_WORKSPACE;
@@ -4544,7 +4544,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
   int status = fw__start_work(&w, model, workspace, size);
   *count = 0;
   if (status) return status;
-  if (!model->tokens || !text) return FW_KIND;
+  if (!model->tags || !text) return FW_KIND;
   for (size_t at = 0, start = 0, length_now = 0; at <= length;) {
     size_t next = at;
     uint32_t code = at < length ? fw__decode(bytes, &next, length) : ' ';
@@ -4610,7 +4610,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   uint64_t floats =
       2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
   if (m->arch == FW_CONV) floats += (uint64_t)(m->kernel + 32) * m->input;
-  if (m->tokens) floats += (uint64_t)longest * (m->width + 1);
+  if (m->tags) floats += (uint64_t)longest * (m->width + 1);
   uint64_t symbols = m->embedding == FW_BPE ? m->symbol_count : 0, bytes;
   if (longest > UINT32_MAX) return SIZE_MAX;
   /* Tokens: without rules, no byte becomes more than six characters. For pairs, the first text's tokens stay. */

@@ -50,7 +50,7 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
     char *exact = copy(text, of_text);
     fw_start(workspace, size);
     *logits = copy(NULL, model.outputs * words * sizeof **logits);
-    if (model.tokens) {
+    if (model.tags) {
       fw_word *found = copy(NULL, words * sizeof *found);
       status = fw_tag(&model, exact, of_text, workspace, size, found, words, count, *logits);
       *count *= model.outputs;

@@ -178,7 +178,7 @@ static void print_answer(Session *s, unsigned long most, int probabilities) {
 
 static void predict(Session *s, unsigned long most, int probabilities) {
   long length;
-  if (s->model.tokens)
+  if (s->model.tags)
     die(probabilities ? "predict-prob" : "predict", "is for models that answer whole texts; see fwt tag");
   while ((length = next_line(s)) >= 0) {
     answer(s, s->line, (size_t)length);
@@ -204,7 +204,7 @@ static uint32_t label_of(const Session *s, const char **text, const char *end) {
 static void test(Session *s) {
   unsigned long right = 0, rows = 0;
   long length;
-  if (!s->model.labels || s->model.multilabel || s->model.tokens)
+  if (!s->model.labels || s->model.multilabel || s->model.tags)
     die("test", "is for models that choose one label a text");
   while ((length = next_line(s)) >= 0) {
     const char *text = s->line, *end = s->line + length;
@@ -220,7 +220,7 @@ static void tag(Session *s) {
   fw_word *words = NULL;
   size_t most = 0, count;
   long length;
-  if (!s->model.tokens) die("tag", "is for models that label words");
+  if (!s->model.tags) die("tag", "is for models that label words");
   while ((length = next_line(s)) >= 0) {
     int status = FW_LIMIT;
     if ((size_t)length / 2 + 1 > most) {
@@ -254,7 +254,7 @@ static void bench(Session *s) {
     memcpy(text + used, s->line, (size_t)length);
     ends[rows++] = used += (size_t)length;
   }
-  if (s->model.tokens) die("bench", "is for models that answer whole texts");
+  if (s->model.tags) die("bench", "is for models that answer whole texts");
   for (int pass = 0; pass < 6; pass++) { /* the first pass is a warm-up */
     clock_t started = clock();
     for (size_t row = 0; row < rows; row++)
@@ -276,7 +276,7 @@ static void info(const Session *s) {
          (const char *)m->task.bytes);
   printf("reads\t%s\nanswers\t%s\n", m->pair ? "pairs of texts" : "texts",
          !m->labels      ? "a score"
-         : m->tokens     ? "a label for each word"
+         : m->tags       ? "a label for each word"
          : m->multilabel ? "any number of labels"
                          : "a label");
   printf("labels\t");

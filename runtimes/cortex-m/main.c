@@ -64,7 +64,7 @@ int main(void) {
   uint32_t start = ticks();
   int status = fw_open(&model, model_start, (size_t)(model_end - model_start)), length;
   if (!status) status = fw_load(&model, memory, sizeof memory);
-  if (!status && (model.pair || model.tokens || !model.labels || model.outputs > MOST_LABELS)) status = FW_KIND;
+  if (!status && (model.pair || model.tags || !model.labels || model.outputs > MOST_LABELS)) status = FW_KIND;
   if (status) return failed(status);
   print_figure("ticks to decode\t", (ticks() - start) & 0xFFFFFF);
   size_t used = fw_used(&model), size = sizeof memory - used, lines = 0;

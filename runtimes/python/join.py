@@ -32,8 +32,8 @@ def join() -> str:
     names = Counter(name for tree in trees.values() for name in definitions(tree))
     if repeated := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"defined in two modules of {NAME}: {', '.join(repeated)}")
-    about = ast.get_docstring(ast.parse(source_of(NAME)))
-    opening = f'"""{about}\n\nJoined from {NAME} by `make runtime`: change it there.\n"""'
+    docstring = ast.get_docstring(ast.parse(source_of(NAME)))
+    opening = f'"""{docstring}\n\nJoined from {NAME} by `make runtime`: change it there.\n"""'
     parts = [opening, "from __future__ import annotations", "\n".join(standard), START, "\n".join(is_numpy)]
     parts += [f"# {module}\n\n\n{body_of(sources[module], tree)}" for module, tree in trees.items()]
     return "\n\n".join(parts) + "\n"
@@ -66,11 +66,11 @@ def external_imports(tree: ast.Module) -> list[str]:
 
 def definitions(tree: ast.Module) -> list[str]:
     """Return the names that a module defines at its top level."""
-    found = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
-        found += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-    return found
+        names += [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    return names
 
 
 def body_of(source: str, tree: ast.Module) -> str:

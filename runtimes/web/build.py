@@ -58,9 +58,9 @@ def page(models: list[Path]) -> str:
     entries = []
     for path in models:
         card = path.with_suffix(".json")
-        about = json.loads(card.read_text(encoding="utf-8"))["about"] if card.exists() else {}
+        description = json.loads(card.read_text(encoding="utf-8"))["about"] if card.exists() else {}
         text = base64.b64encode(path.read_bytes()).decode()
-        entries.append({"name": path.stem, "question": about.get("question"), "file": text})
+        entries.append({"name": path.stem, "question": description.get("question"), "file": text})
     # A script element ends at the first "</" in its content.
     listed = json.dumps(entries).replace("</", "<\\/")
     html = (FOLDER / "page.html").read_text(encoding="utf-8")
@@ -82,19 +82,19 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help="packed files (.fwt), or names of the zoo; without: the whole zoo")
     parser.add_argument("--module", action="store_true", help="compile featherweight.wasm first")
     parser.add_argument("--output", type=Path, default=PAGE, help="the page's file")
-    given = parser.parse_args()
-    models = [ZOO / f"{name}.fwt" if name == Path(name).stem else Path(name) for name in given.models]
+    args = parser.parse_args()
+    models = [ZOO / f"{name}.fwt" if name == Path(name).stem else Path(name) for name in args.models]
     for path in models:
         if not path.is_file():
             _stop(f"{path}: no such file")
         if not _is_whole(path.read_bytes()):
             _stop(f"{path}: not a packed student, or damaged")
-    if given.module:
+    if args.module:
         MODULE.write_bytes(module())
         print(f"{MODULE}: {MODULE.stat().st_size:,} bytes")
     html = page(models or zoo_models())
-    given.output.write_text(html, encoding="utf-8")
-    print(f"{given.output}: {given.output.stat().st_size:,} bytes; open it in a browser")
+    args.output.write_text(html, encoding="utf-8")
+    print(f"{args.output}: {args.output.stat().st_size:,} bytes; open it in a browser")
 
 
 def zoo_models() -> list[Path]:

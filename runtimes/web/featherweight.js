@@ -18,7 +18,7 @@ const featherweight = async (wasm, file) => {
     : new Uint8Array(file);
   bytes(place(c.room(data.length)), data.length).set(data);
   check(c.open(data.length));
-  const [pair, tokens, multilabel, count, outputs] = about();
+  const [pair, tags, multilabel, count, outputs] = about();
   const [temperature, threshold] = floats(c.about() + 28, 2);
   const name = index => {
     c.label(index);
@@ -38,7 +38,7 @@ const featherweight = async (wasm, file) => {
   const best = values => values.indexOf(Math.max(...values));
   const answer = texts => {
     const [first, second] = write(texts);
-    if (tokens || texts.length != 1 + pair) check(17);
+    if (tags || texts.length != 1 + pair) check(17);
     check(c.predict(first.length, second ? second.length : 0));
     return [...floats(about()[5], outputs)];
   };
@@ -48,11 +48,11 @@ const featherweight = async (wasm, file) => {
     return { label: labels[best(probabilities)], probabilities };
   };
   return {
-    name: name(count), task: name(count + 1), labels, pair: !!pair, tokens: !!tokens, multilabel: !!multilabel,
+    name: name(count), task: name(count + 1), labels, pair: !!pair, tags: !!tags, multilabel: !!multilabel,
     temperature, threshold: threshold < 0 ? null : threshold,
     predict: (...texts) => choose(answer(texts)),
     tag: text => {
-      if (!tokens) check(17);
+      if (!tags) check(17);
       const [coded] = write([text]);
       check(c.tag(coded.length));
       const [at, total] = about().slice(5), words = new Uint32Array(c.memory.buffer, at, 3 * total);

@@ -36,7 +36,7 @@ static size_t base, results, work, work_size, longest, words;
 
 /* Results for the caller: the model's kind; `labels` and `outputs`; address and length in bytes of a result. */
 static struct {
-  uint32_t pair, tokens, multilabel, labels, outputs, at, length;
+  uint32_t pair, tags, multilabel, labels, outputs, at, length;
   float temperature, threshold;
 } about;
 
@@ -80,7 +80,7 @@ EXPORT(open) int open_model(size_t length) {
   status = fw_load(&model, (void *)memory, size);
   base = aligned(memory + fw_used(&model));
   work_size = 1 << 19;
-  about.pair = (uint32_t)model.pair, about.tokens = (uint32_t)model.tokens;
+  about.pair = (uint32_t)model.pair, about.tags = (uint32_t)model.tags;
   about.multilabel = (uint32_t)model.multilabel;
   about.labels = model.labels, about.outputs = model.outputs;
   about.temperature = model.temperature, about.threshold = model.threshold;
@@ -107,7 +107,7 @@ EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
 EXPORT(input) size_t input(size_t length) {
   if (length > longest || !work) {
     longest = 2 * length + 4096;
-    words = model.tokens ? longest / 2 + 1 : 1;
+    words = model.tags ? longest / 2 + 1 : 1;
     results = aligned(base + longest);
     work = aligned(results + words * (sizeof(fw_word) + 4 * model.outputs));
     if (longest > 1 << 26 || !reach(work + work_size)) return longest = 0;

@@ -9,7 +9,7 @@ const EXAMPLES = {
   single: ["a gorgeous , witty , seductive movie ."],
   pair: ["How can I learn to cook?", "What is the best way to learn cooking?"],
   mnli: ["All of the students passed the exam.", "Some students failed the exam."],
-  tokens: ["Mutations of the BRCA1 gene were found in patients with breast cancer , and aspirin caused headache ."],
+  tags: ["Mutations of the BRCA1 gene were found in patients with breast cancer , and aspirin caused headache ."],
 };
 const percent = value => `${(100 * value).toFixed(1)} %`;
 const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
@@ -84,8 +84,8 @@ const show = () => {
     return;
   }
   try {
-    const milliseconds = timed(() => (model.tokens ? model.tag(texts[0]) : model.predict(...texts)));
-    if (model.tokens) showTags(texts[0]);
+    const milliseconds = timed(() => (model.tags ? model.tag(texts[0]) : model.predict(...texts)));
+    if (model.tags) showTags(texts[0]);
     else showAnswer(texts);
     find("facts").textContent = `${size()} An answer to this text takes ${milliseconds.toPrecision(2)} ms.`;
     find("problem").hidden = true;
@@ -129,7 +129,7 @@ const open = async entry => {
   find("question").textContent = entry.question ?? "";
   find("pair").hidden = !model.pair;
   find("first-label").textContent = model.pair ? "First text" : "Text";
-  const next = model.task in EXAMPLES ? model.task : model.tokens ? "tokens" : model.pair ? "pair" : "single";
+  const next = model.task in EXAMPLES ? model.task : model.tags ? "tags" : model.pair ? "pair" : "single";
   if (next != kind) {
     kind = next;
     [find("first").value, find("second").value = ""] = EXAMPLES[kind];

@@ -19,8 +19,8 @@ from compression.analysis.settings import AnalyzeSettings
 from compression.students.init import start_from_teacher
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
+from compression.tokenizers.unlearned import CharTokenizer
 
 
 @pytest.fixture

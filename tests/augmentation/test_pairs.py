@@ -202,8 +202,8 @@ def test_nothing_new_is_an_error_and_no_file(tmp_path):
 
 
 def test_unknown_labels_are_of_the_kind_of_the_others():
-    assert LABELS.unknown_like(np.array([1, 0]), 3).tolist() == [-1, -1, -1]
-    assert np.isnan(MULTILABEL.unknown_like(np.zeros((2, 4), np.float32), 3)).tolist() == [[True] * 4] * 3
+    assert LABELS.unknown_labels(3, ()).tolist() == [-1, -1, -1]
+    assert np.isnan(MULTILABEL.unknown_labels(3, (4,))).tolist() == [[True] * 4] * 3
 
 
 @pytest.fixture(scope="module")

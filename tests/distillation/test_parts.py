@@ -23,8 +23,8 @@ from compression.distillation.trainer import train_student
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.student import Student
-from compression.tokenizers.char import CharTokenizer
 from compression.tokenizers.teacher_vocabulary import vocabulary_of
+from compression.tokenizers.unlearned import CharTokenizer
 
 LENGTHS = (1, 2, 1, 9, 4, 1, 7, 2, 12, 3)
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}

@@ -12,8 +12,7 @@ from common.data.split import Split
 from common.kinds.ragged import EncodedText
 from compression.distillation.token_cache import cached_tokens
 from compression.students.batch import EncodedRows
-from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import CharTokenizer, HashTokenizer
 
 TEXTS = st.lists(st.lists(st.integers(0, 99), max_size=7), min_size=1, max_size=9)
 

@@ -14,7 +14,7 @@ import yaml
 from common.config import flag
 from common.data.tasks import Carve, Source, Task
 from common.tables import human_bytes
-from compression.experiments.chain import ChainFlags, ExperimentFile
+from compression.experiments.chain import ChainFile, ChainFlags
 from compression.experiments.jobs import JOBS
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid_file import GridFile, Rule
@@ -114,7 +114,7 @@ def test_every_script_has_its_page_with_all_its_flags():
                 assert reference.plain(field.description) in text
 
 
-@pytest.mark.parametrize("cls", [Task, Source, Carve, ExperimentFile, GridFile, Rule, TableLayout, Quote])
+@pytest.mark.parametrize("cls", [Task, Source, Carve, ChainFile, GridFile, Rule, TableLayout, Quote])
 def test_every_key_of_a_yaml_file_is_described(cls):
     text = text_of(DOCS / "reference" / "files.md")
     for name, field in cls.model_fields.items():

@@ -118,7 +118,7 @@ def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
 def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
     flags = ["--name", "second", "--epochs", "1", "--no-cpu", "--observer", "sqlite:///a.db", "--observer=files"]
     plan = plan_file(write_experiment(tmp_path / "e.yaml", tmp_path), flags)
-    assert plan.observers == ("sqlite:///a.db", "files")
+    assert plan.flags.observer == ("sqlite:///a.db", "files")
     assert plan.name == "second"
     by_kind = {job.kind: job.flags for job in plan.jobs}
     assert by_kind["compress"]["epochs"] == "1"

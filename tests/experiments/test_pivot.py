@@ -38,14 +38,19 @@ ACTIONS = {
     "q": {"compression_actions": ["distill", "quantize"]},
     "pq": {"compression_actions": ["distill", "prune", "quantize"]},
 }
-STAGES = {"distilled": "distilled", "+p": "pruned", "+q": "quantized", "+p+q": "quantized"}
+STAGES = {
+    "distilled": {"stage": "distilled", "actions": ["distill"]},
+    "+p": {"stage": "pruned", "actions": ["distill", "prune"]},
+    "+q": {"stage": "quantized", "actions": ["distill", "quantize"]},
+    "+p+q": {"stage": "quantized", "actions": ["distill", "prune", "quantize"]},
+}
 
 
 def compressed(actions: str, scores: dict[str, float]) -> list[dict[str, Any]]:
     """Rows of one run's models: distilled, +p, +q, +p+q -> score."""
     cell = {"student_arch": "bilstm", "actions": actions}
     return [
-        row(cell, 1, {"accuracy": score}, model="bilstm-s1" + kind.removeprefix("distilled"), stage=STAGES[kind])
+        row(cell, 1, {"accuracy": score}, model="bilstm-s1" + kind.removeprefix("distilled"), **STAGES[kind])
         for kind, score in scores.items()
     ]
 
@@ -251,17 +256,16 @@ def test_weights_chosen_on_test_are_marked_and_best_only_among_such():
 
 
 @pytest.mark.parametrize(
-    ("name", "stage", "label"),
+    ("actions", "label"),
     [
-        ("a-s1", "distilled", "distilled"),
-        ("a-s1+p+q", "quantized", "+p+q"),
-        ("a-s1+f0.25-t+pu0.5v2-1f3a+qloss1", "quantized", "+f+p+q"),
-        ("a-s1+pm", "pruned", "+p"),
-        ("named-by-hand", "factorized", "+f"),
+        (["distill"], "distilled"),
+        (["distill", "factorize", "prune", "quantize"], "+f+p+q"),
+        (["finetune"], "distilled"),
+        (None, "distilled"),
     ],
 )
-def test_stages_are_read_from_the_end_of_a_name(name, stage, label):
-    assert stage_label({"model": name, "stage": stage}) == label
+def test_stages_are_read_from_actions_and_never_from_a_name(actions, label):
+    assert stage_label({"model": "named+p+q", "stage": "quantized", "actions": actions}) == label
 
 
 def test_the_terminal_shows_the_table_where_it_fits():

@@ -56,7 +56,7 @@ def test_the_vocabulary_of_a_quantized_student_is_known_from_its_rows(pieces, qu
     """Its settings are those of quantization, and the settings of its run are those of the run's first chain."""
     axes = {"model": {"hash": {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25}}}
     grid = record(axes, rows=["model", "stage"], columns=["task"], quote=Quote(table="7.5"))
-    actions = {"stage": "quantized", "actions": [{"kind": "distill"}, {"kind": "quantize"}], "settings": {}}
+    actions = {"stage": "quantized", "actions": ["distill", "quantize"], "settings": {}}
     student = {"student_arch": "ffn", "embedding_type": "hash", "embedding_dim": 25, "vocab_size": pieces}
     found = texts(only(scored({"model": "hash"}, 0.8, 0.8, 0.8, 0.8, **student, **actions), grid))
     assert found["hash", "+q"][-1] == quoted

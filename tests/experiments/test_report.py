@@ -53,7 +53,7 @@ def test_only_models_that_differ_in_their_seed_make_a_group():
         TEACHER,
         row(),
         row(model="ffn-s2", seed=2),
-        row(model="ffn-s2+p", seed=2, stage="pruned"),
+        row(model="ffn-s2+p", seed=2, stage="pruned", actions=["distill", "prune"]),
         row(alpha=0.0),
         row(select_on="test"),
         row(split="validation"),
@@ -186,7 +186,7 @@ def test_models_of_a_sweep_are_named_by_their_cells():
     rows = [
         row(cell=cell, model="ffn-1f3a9c2e-s1"),
         row(cell=cell, model="ffn-1f3a9c2e-s2", seed=2),
-        row(cell=cell, model="ffn-1f3a9c2e-s2+p+q", seed=2, stage="quantized"),
+        row(cell=cell, model="ffn-1f3a9c2e-s2+p+q", seed=2, actions=["distill", "prune", "quantize"]),
         row(cell={**cell, "method": "no distil"}, model="ffn-1f3a9c2e-s1"),
         row(cell={}, model="ffn-00000000-s1"),
         TEACHER,

@@ -4,9 +4,9 @@ import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
 from archive import Archived
-from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.skyline import panels
 from merge import merged
 from size_table import size_table
 
@@ -82,8 +82,8 @@ def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
     (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())])
     assert [(point.label, point.cost) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
     assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
-    assert panel.ours[-1].about.splitlines()[-1] == "90 MB of weights"
-    assert panel.ours[0].about.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
+    assert panel.ours[-1].description.splitlines()[-1] == "90 MB of weights"
+    assert panel.ours[0].description.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
 
 
 def test_speeds_have_columns_where_models_were_timed():

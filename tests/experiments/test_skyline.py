@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compression.analysis.pictures import svg_markup
-from compression.experiments.report.points import Point, panels, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points
 from compression.experiments.report.seed_groups import group_rows
-from compression.experiments.report.skyline import draw_skylines
+from compression.experiments.report.skyline import Point, draw_skylines, panels, skyline
 
 
 def row(model: str, size: int, score: float, **changes: Any) -> dict[str, Any]:
@@ -37,19 +36,19 @@ def texts(figure: Any) -> list[Any]:
 def test_descriptions_of_points():
     (panel,) = panels(group_rows([TEACHER, row("ffn-s1", 20_000, 0.8), row("ffn-s2", 20_000, 0.82, seed=2)]))
     student, teacher = panel.points
-    assert student.about.splitlines() == [
+    assert student.description.splitlines() == [
         "ffn",
         "Accuracy, %: 81.00 ± 1.41, 2 seeds",
         "20 KB gzipped, 5,000 times smaller than minilm",
     ]
-    assert teacher.about.splitlines()[1:] == ["Accuracy, %: 95.00, 1 seed", "50 MB gzipped"]
+    assert teacher.description.splitlines()[1:] == ["Accuracy, %: 95.00, 1 seed", "50 MB gzipped"]
 
 
 def test_packed_sizes_are_compared_where_a_student_is_packed():
     packed, unpacked = row("ffn+q", 20_000, 0.8, bytes_packed=25_000), row("ffn", 30_000, 0.81)
     (panel,) = panels(group_rows([TEACHER, unpacked, packed]))
     assert [(point.label, point.cost) for point in panel.points] == [("ffn+q", 25_000), ("minilm", 100_000_000)]
-    assert [point.about.splitlines()[2] for point in panel.points] == [
+    assert [point.description.splitlines()[2] for point in panel.points] == [
         "25 KB packed, 4,000 times smaller than minilm",
         "100 MB of weights",
     ]
@@ -125,7 +124,7 @@ def test_a_panel_of_times_follows_where_students_were_timed():
     assert (by_size.cost, by_time.cost) == ("bytes_gzip", "milliseconds_for_one")
     assert [(point.label, point.cost) for point in by_time.points] == [("large", 0.2), ("small", 0.4), ("minilm", 10.0)]
     assert [point.label for point in by_time.best] == ["large", "minilm"]
-    assert by_time.points[0].about.splitlines()[2] == "0.2 ms for one text, 50 times faster than minilm"
+    assert by_time.points[0].description.splitlines()[2] == "0.2 ms for one text, 50 times faster than minilm"
     assert by_time.tolerable == by_size.tolerable
     axes = draw_skylines(splits).axes[1]
     assert axes.get_xlabel().startswith("Milliseconds for one text")

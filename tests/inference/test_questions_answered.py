@@ -14,7 +14,7 @@ from common.kinds import registry
 from common.kinds.spans import best_spans, texts_of, to_characters
 from compression.inference.classifier import Classifier
 from compression.inference.texts import Row, Texts
-from compression.inference.writers import Answer, Wanted, make_writer
+from compression.inference.writers import Options, make_writer
 from compression.packing import pack_student
 from compression.runtime import load
 
@@ -50,9 +50,9 @@ def test_a_packed_file_and_its_student_answer_alike(folders, ask, tmp_path, unan
 def written(kind, logits, threshold=None, context="a fine film"):
     texts = Texts(["question", "context"], iter(()))
     model = Classifier("m", "squad", ("start", "end"), True, registry.ANSWERS, lambda _: np.empty(0), threshold)
-    header, write = make_writer(kind, texts, model, Wanted())
+    header, write = make_writer(kind, texts, model, Options())
     row = Row(1, ("how ?", context), ["how ?", context])
-    return header + write(row, Answer(np.log(np.array(logits, np.float32)).tolist()))
+    return header + write(row, np.log(np.array(logits, np.float32)).tolist(), None)
 
 
 def test_the_probability_is_the_starts_times_the_ends():

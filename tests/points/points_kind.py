@@ -1,4 +1,4 @@
-"""A kind of task that is no part of the program: a point on a map a text, two numbers from 0 to 1."""
+"""A kind of task outside the program. Each text has a point on a map: two numbers from 0 to 1."""
 
 import numpy as np
 

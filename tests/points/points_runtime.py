@@ -6,10 +6,7 @@ from compression.runtime.kinds import BY_WORD, MULTILABEL, Kind
 class Points(Kind):
     name = "points"
     bits, code = BY_WORD | MULTILABEL, 100
-    has_probabilities = False
-
-    def has_threshold(self, labels):
-        return False
+    has_probabilities = has_threshold = False
 
     def probabilities(self, logits, temperature):
         return logits

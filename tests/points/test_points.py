@@ -97,4 +97,4 @@ def test_what_does_not_fit_is_refused():
         check_loss(build(Task, task), "kl")
     with pytest.raises(UserError, match="'1' is not two numbers"):
         points_kind.Points().parser(None, ())("1")
-    assert np.isnan(points_kind.Points().unknown_labels(2, None)).all()
+    assert np.isnan(points_kind.Points().unknown_labels(2, (2,))).all()

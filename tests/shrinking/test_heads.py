@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
-from compression.shrinking.pruning.transformers import drop_layers, remove_heads
+from compression.shrinking.pruning.units import drop_layers, remove_heads
 from compression.students.batch import EncodedRows
 from compression.students.scoring import student_logits
 

@@ -101,7 +101,16 @@ def test_alignment_is_in_the_key_and_the_name_only_if_something_is_aligned():
     aligned = [record(align_hidden=1.0), record(align_hidden=2.0), record(align_hidden=1.0, hidden_loss="cosine")]
     assert len({str(each) for each in aligned}) == len({name for _, name in aligned}) == 3
     assert aligned[0][0]["tuning"]["align"]["align_hidden"] == 1.0
-    assert "align_first" not in aligned[0][0]["tuning"]["align"]
+    assert record(align_hidden=1.0, align_first=1) == aligned[0]
+
+
+def test_a_temperature_is_in_no_key_of_a_loss_without_a_softmax():
+    def tuning(loss, temperature):
+        settings = CompressSettings(task="sst-2", teacher="t", tune_epochs=1, loss=loss, temperature=temperature)
+        return Quantize.of(settings, tiny.ROOT).tuning
+
+    assert tuning("mse", 1.0) == tuning("mse", 2.0)
+    assert tuning("kl", 1.0) != tuning("kl", 2.0)
 
 
 def test_a_later_command_aligns_as_the_distillation_did_unless_told_otherwise(workspace):

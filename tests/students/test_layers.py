@@ -19,7 +19,7 @@ from compression.students.pairs import compare
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.student import Student
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import HashTokenizer
 
 NUMBERS = st.floats(-1000, 1000, width=32)
 MATRICES = arrays(np.float32, st.tuples(st.integers(1, 5), st.integers(1, 9)), elements=NUMBERS).map(torch.from_numpy)

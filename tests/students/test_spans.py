@@ -30,8 +30,7 @@ from compression.students.scoring import encode_split, for_loss, student_logits
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
 from compression.students.student import Student
-from compression.tokenizers.char import CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import CharTokenizer, HashTokenizer
 
 CPU = torch.device("cpu")
 PAIRS = [("how is the film ?", "the film (1990) is wonderful!"), ("", "plot"), ("a" * 9, ""), ("film", "a, b; " * 20)]

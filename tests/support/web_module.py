@@ -28,7 +28,7 @@ class WebModel:
         self.memory = self._exports["memory"]
         self._write(self.call("room", len(data)), data)
         self._check(self.call("open", len(data)))
-        self.pair, self.tokens, _, count, self.outputs = self._about()[:5]
+        self.pair, _, _, count, self.outputs = self._about()[:5]
         self.temperature, self.threshold = self._about()[7:]
         self.labels = tuple(self._name(index) for index in range(count))
         self.name, self.task = self._name(count), self._name(count + 1)

@@ -10,8 +10,7 @@ from compression.runtime import ALPHABET, HASHES
 from compression.students.embeddings import load_tokenizer
 from compression.students.settings import StudentSettings
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.char import OTHER, VOCABULARY_SIZE, CharTokenizer
-from compression.tokenizers.hash import HashTokenizer
+from compression.tokenizers.unlearned import OTHER, VOCABULARY_SIZE, CharTokenizer, HashTokenizer
 
 TEXTS = [text for text, _ in tiny.sentences(60)]
 ODD = ["", "   ", "a", "\u2028", "日本語", "🙂" * 50, "\x00", "a\u0301"]

@@ -28,9 +28,8 @@ from common.stopping import check
 def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     """Return a file's questions as rows: question, context, and the answers as characters [start, end) of the context.
 
-    labelled: whether answers are read. Texts are normalised, and
-    answers moved accordingly. Raises UserError, with the place in the file, if the file is not in SQuAD's form or has
-    no questions, or if an answer's text is not at its answer_start.
+    labelled: whether answers are read. Texts are normalised, and answers moved accordingly. Raises UserError, with the
+    place in the file, if the file is not in SQuAD's form or has no questions, or if an answer is not at its place.
     """
     questions: list[str] = []
     contexts: list[str] = []
@@ -56,7 +55,8 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     counts = np.array(list(map(len, answers)), np.int64)
     flat = np.array([answer for row in answers for answer in row], np.int64).reshape(-1, 2)
     # The array is at least one answer wide, even if no question of the file is labelled.
-    spans = padded(flat, counts, ANSWERS.unknown) if len(flat) else ANSWERS.unknown_labels(len(questions), task)
+    unlabelled = ANSWERS.unknown_labels(len(questions), ANSWERS.shape(task))
+    spans = padded(flat, counts, ANSWERS.unknown) if len(flat) else unlabelled
     return Split(questions, contexts, spans, np.arange(len(questions)), ANSWERS)
 
 
@@ -93,29 +93,28 @@ def _answers(question: Any, context: str, text: str, unanswerable: bool) -> list
     """Return the characters [start, end) of each answer in `text`, the normalised context; none if not labelled."""
     if "answers" not in question:
         return []
-    found = [_span(answer, context, text) for answer in _value(question, "answers", list)]
-    if found and question.get("is_impossible") is True:
+    spans = [_span(answer, context, text) for answer in _value(question, "answers", list)]
+    if spans and question.get("is_impossible") is True:
         raise UserError("it has answers, but is_impossible is true")
-    if not found and not unanswerable:
+    if not spans and not unanswerable:
         raise UserError("no answers; with unanswerable: true in the task's YAML file a question may have none")
-    return found or [NO_ANSWER]
+    return spans or [NO_ANSWER]
 
 
 def _span(answer: Any, context: str, text: str) -> tuple[int, int]:
-    own, start = _value(answer, "text", str), _value(answer, "answer_start", int)
-    there = context[start : start + len(own)] if start >= 0 else ""
-    if there != own:
+    quoted, start = _value(answer, "text", str), _value(answer, "answer_start", int)
+    there = context[start : start + len(quoted)] if start >= 0 else ""
+    if there != quoted:
         raise UserError(
-            f"answer {own[:40]!r} is not at character {start} of its context; the context has {there[:40]!r} there"
+            f"answer {quoted[:40]!r} is not at character {start} of its context; the context has {there[:40]!r} there"
         )
-    answered = normalise(own)
+    answered = normalise(quoted)
+    start += len(quoted) - len(quoted.lstrip())
     if not answered:
         raise UserError("an answer is empty; a question without answers has an empty list")
     if text != context:
         # The "x" keeps `normalise` from stripping a space at the end.
-        start = len(normalise(f"{context[: start + len(own) - len(own.lstrip())]}x")) - 1
-    elif own != answered:
-        start += len(own) - len(own.lstrip())
+        start = len(normalise(f"{context[:start]}x")) - 1
     if text[start : start + len(answered)] != answered:
-        raise UserError(f"answer {own[:40]!r} starts or ends within a character")
+        raise UserError(f"answer {quoted[:40]!r} starts or ends within a character")
     return start, start + len(answered)

@@ -69,7 +69,8 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
     columns, where = ({"sentence1": ""}, {}) if suffix == ".txt" else (names, task.source.where)
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
-    read_label = _label_reader(task, suffix in JOINED_SUFFIXES)
+    unknown = task.kind.unknown_labels(1, task.kind.shape(task))[0]
+    read_label = _label_reader(task, unknown, task.label_separator if suffix in JOINED_SUFFIXES else None)
     labels, rows = [], []
     cut = 0
     records = read_rows(path, suffix, [*columns.values(), *where], task.source.header, task.source.kind != "files")
@@ -82,9 +83,9 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
             for name, texts in sentences.items():
                 texts.append(as_sentence(values[name]))
                 cut += isinstance(values[name], str) and len(values[name]) > MAX_CHARACTERS
-            labels.append(read_label(values["label"]) if "label" in values else task.kind.unknown_labels(1, task)[0])
+            labels.append(read_label(values["label"]) if "label" in values else unknown)
         except UserError as error:
-            raise UserError(f"{path} {'row' if suffix == '.parquet' else 'line'} {line}: {error}") from None
+            raise UserError(f"{path} {place(suffix, line)}: {error}") from None
         rows.append(number)
     if not rows:
         raise UserError(f"{path}: no rows of data")
@@ -105,6 +106,11 @@ READERS: dict[str, Callable[[Path, Task, bool], Split]] = {
     "questions": questions_split,
 }
 """Form of a kind's files -> function from a file, its task, and whether labels are read, to its rows."""
+
+
+def place(kind: str, line: int) -> str:
+    """Return the place of a row in a kind of file, for messages."""
+    return f"{'row' if kind == '.parquet' else 'line'} {line}"
 
 
 def too_long(count: int) -> str:
@@ -140,14 +146,12 @@ def as_labels(value: Any, separator: str | None) -> list[str]:
     return list(map(as_label, value))
 
 
-def _label_reader(task: Task, joined: bool) -> Callable[[Any], Any]:
+def _label_reader(task: Task, unknown: np.ndarray, separator: str | None) -> Callable[[Any], Any]:
     """Return a function from a cell to a row of the task's labels; only the user's own files may lack labels.
 
-    joined: whether several labels of a row are one text, empty if there are none; else they are a list, or None if
-    unknown.
+    separator: as in `as_labels`.
     """
     parse = task.kind.parser(task, list(map(normalise, task.values)))
-    unknown = task.kind.unknown_labels(1, task)[0]
 
     def read(cell: Any) -> Any:
         if task.kind.in_lists:
@@ -157,7 +161,6 @@ def _label_reader(task: Task, joined: bool) -> Callable[[Any], Any]:
             missing = not value and value not in task.values
         return unknown if missing and task.source.kind == "files" else parse(value)
 
-    separator = task.label_separator if joined else None
     return read
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from common.config import nearest
 from common.data.readers.records import MAX_CHARACTERS, as_sentence, read_lines
 from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
+from common.kinds.base import index_of
 from common.kinds.iob import check_order
 from common.kinds.ragged import padded
 from common.kinds.registry import TAGS
@@ -43,8 +43,7 @@ def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]
             continue
         try:
             word, name = _cells(line)
-            if name not in index:
-                raise UserError(f"unknown tag {name[:80]!r}; expected {', '.join(index)}{nearest(name[:80], index)}")
+            label = index_of(name, index, "tag")
             check_order(tags[name], before)
         except (UserError, ValueError) as error:
             raise UserError(f"{path} line {number}: {error}") from None
@@ -54,14 +53,13 @@ def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]
                 f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters (empty lines separate texts)"
             )
         texts[-1].append(word)
-        labels.append(index[name])
+        labels.append(label)
         before = tags[name]
     if not labels:
         raise UserError(f"{path}: no rows of data")
-    texts = [words for words in texts if words]
-    counts = np.array([len(words) for words in texts], np.int64)
-    tags_of_words = padded(np.array(labels, np.int64), counts, TAGS.unknown)
-    return Split([" ".join(words) for words in texts], None, tags_of_words, np.arange(len(texts)), TAGS)
+    texts = list(filter(None, texts))
+    tags_of_words = padded(np.array(labels, np.int64), np.array(list(map(len, texts))), TAGS.unknown)
+    return Split(list(map(" ".join, texts)), None, tags_of_words, np.arange(len(texts)), TAGS)
 
 
 def _cells(line: str) -> tuple[str, str]:

@@ -15,9 +15,7 @@ from common.progress import Advance, nothing
 from common.teachers.base import Pieces, States, batched_logits
 from common.teachers.fairseq.checkpoint import load_into, read_folder
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs, resolve
 from common.teachers.fairseq.tokens import PAD, RobertaTokens
-from common.training.models import read_config
 
 HEAD = "sentence_classification_head"
 """fairseq's own name for the classification head."""
@@ -52,12 +50,6 @@ class FairseqTeacher(Roberta):
     def __init__(self, folder: Path, outputs: int, device: torch.device, dtype: torch.dtype, max_tokens: int) -> None:
         super().__init__(folder, folder, device, outputs)
         self.dtype, self.max_tokens = dtype, min(max_tokens, self.max_positions)
-
-    @classmethod
-    def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> "FairseqTeacher":
-        """Return the teacher of a model folder."""
-        config = read_config(folder)
-        return cls(folder / SUBFOLDER, config.outputs, device, dtype, config.settings["max_tokens"])
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return the logits of every row, float32 [n, outputs]."""
@@ -108,13 +100,6 @@ class FairseqMaskedLM(Roberta):
     def __init__(self, folder: Path, pairs: Path, device: torch.device) -> None:
         super().__init__(folder, pairs, device, None)
         self.mask_id = self.tokens.mask_id
-
-    @classmethod
-    def load(cls, arch: str, device: torch.device, downloads: Path) -> "FairseqMaskedLM":
-        """Load roberta_base, roberta_large or a folder of fairseq's; archives are fetched to `downloads`."""
-        load_fairseq(f"the masked language model {arch}")  # before a large download, not after it
-        source = Path(resolve(arch, downloads)[0])
-        return cls(source, byte_pairs(source, downloads), device)
 
     def encode(self, sentences: Sequence[str]) -> list[Pieces]:
         """Return the pieces of each sentence, cut at max_positions, preceded by a space, as GPT-2's words are."""

@@ -17,9 +17,7 @@ from common.devices import autocast
 from common.errors import UserError
 from common.kinds.ragged import EncodedText, offsets_of
 from common.kinds.spans import word_spans
-from common.progress import Advance, nothing
 from common.stopping import check
-from common.teachers.base import batched_logits
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 
 FEWEST_TOKENS = 32
@@ -101,17 +99,6 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
         of_words = torch.cat([none[:, None], of_words[:, 1:]], 1)
         past = torch.from_numpy(np.arange(places.shape[1]) >= counts[:, None]).to(self.device)
         return of_words.masked_fill(past[..., None], torch.nan)
-
-    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every row, float32 [n, 1 + words, 2], NaN after a row's last word."""
-        encoded = self.encode(split)
-        self.model.eval()
-
-        def words(rows: np.ndarray) -> torch.Tensor:
-            logits = self.forward(encoded, rows)
-            return logits[~logits[..., 0].isnan()]
-
-        return batched_logits(words, encoded.lengths, advance, encoded.words.lengths)
 
     def _windows(self, questions: Sequence[str], contexts: Sequence[str]) -> Any:
         """Return the tokenizer's output for all windows. A question takes a quarter of max_tokens at most."""

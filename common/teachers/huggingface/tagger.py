@@ -11,8 +11,6 @@ import torch
 
 from common.data.split import Split
 from common.kinds.ragged import EncodedText
-from common.progress import Advance, nothing
-from common.teachers.base import batched_logits
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 
 
@@ -50,13 +48,6 @@ class HuggingFaceTagger(HuggingFaceTeacher):
         logits = super().forward(encoded, rows)
         index = torch.from_numpy(index).to(self.device).expand(-1, -1, logits.shape[2])
         return logits.gather(1, index)[mask]
-
-    def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
-        """Return the logits of every word, float32 [n, words, outputs], NaN after a row's last word."""
-        encoded = self.encode(split)
-        self.model.eval()
-        words = encoded.first_pieces.lengths
-        return batched_logits(lambda rows: self.forward(encoded, rows), encoded.lengths, advance, words)
 
 
 def _first_pieces(word_of_piece: list[int | None], count: int) -> list[int]:

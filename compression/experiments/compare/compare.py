@@ -66,13 +66,16 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
     for key in [key for key in first if first[key].keys() & second.get(key, {}).keys()]:
         one, other = first[key], second[key]
         pairs[key] = {seed: (row, other[seed]) for seed, row in one.items() if seed in other}
-        for name, own in ((a, one), (b, other)):
-            if alone := [str(seed) for seed in own if seed not in pairs[key]]:
+        for name, seeds_of_side in ((a, one), (b, other)):
+            if alone := [str(seed) for seed in seeds_of_side if seed not in pairs[key]]:
                 notes.append(f"only {name} has seed {', '.join(alone)}: left out")
     if not pairs:
-        seeds = [sorted({str(seed) for rows in found.values() for seed in rows}) for found in (first, second)]
-        known = " and ".join(f"{name} has {', '.join(own) or 'none'}" for name, own in zip((a, b), seeds, strict=True))
-        raise UserError(f"{a} and {b} have no row of the same task, split and seed to compare (seeds: {known})")
+        seeds = [sorted({str(seed) for rows in side.values() for seed in rows}) for side in (first, second)]
+        known, others = (", ".join(numbers) or "none" for numbers in seeds)
+        raise UserError(
+            f"{a} and {b} have no row of the same task, split and seed to compare "
+            f"(seeds: {a} has {known} and {b} has {others})"
+        )
     for name, keys in ((a, first), (b, second)):
         others = [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]
         if others:
@@ -90,18 +93,18 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
 def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
     """Return the rows of students. Rows without a cell are keyed by family if there are several families."""
     task = load_task(settings.task).name if settings.task else None
-    found = []
+    students = []
     for name in (a, b):
         rows = read_results(settings.paths.experiment(name) / RESULTS_FILE)
         rows = [row for row in rows if row["stage"] != "teacher" and task in (None, row["task"])]
-        found.append([row for row in rows if settings.split in (None, row["split"])])
-        if not found[-1]:
+        students.append([row for row in rows if settings.split in (None, row["split"])])
+        if not students[-1]:
             asked = " ".join(filter(None, [settings.task, settings.split]))
             raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
-    families = [{(name_without_seed(row), _key(row)) for row in rows} for rows in found]
+    families = [{(name_without_seed(row), _key(row)) for row in rows} for rows in students]
     by_name = any(len(named) > len({key for _, key in named}) for named in families)
     both = []
-    for rows in found:
+    for rows in students:
         keyed: _Rows = {}
         for row in rows:
             key = _key(row)
@@ -150,23 +153,24 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
     models = settings.paths.root / "models"
     folders = [models / asked.models_task] if asked else sorted(models.glob("[!.]*"))
     known = {folder.name: readable_models(folder) for folder in folders}
-    found = {
+    members_of = {
         task: [[c for c in configs if c.name == name] or [c for c in configs if _family(c) == name] for name in (a, b)]
         for task, configs in known.items()
     }
-    both = [task for task, members in found.items() if all(members)]
+    both = [task for task, members in members_of.items() if all(members)]
     if len(both) == 1:
         # A user's own task is identified by the file that its data were prepared from.
         task = asked or load_task(task_file_of_data(settings.paths, both[0]) or both[0])
-        return task, found[both[0]]
+        return task, members_of[both[0]]
     if both:
         raise UserError(f"{a} and {b} are in several tasks: give --task ({', '.join(both)})")
     where = []
     for i, name in enumerate((a, b)):
-        tasks = [task for task, members in found.items() if members[i]]
+        tasks = [task for task, members in members_of.items() if members[i]]
         where.append(f"{name} is of {', '.join(tasks)}")
         if not tasks:
-            names = {own for configs in known.values() for config in configs for own in (config.name, _family(config))}
+            every = [config for configs in known.values() for config in configs]
+            names = {config.name for config in every} | set(map(_family, every))
             near = nearest(name, names)
             raise UserError(f"no model and no family of models {name!r} in {settings.task or 'any task'}{near}{hint}")
     raise UserError(f"models of different tasks cannot be compared: {'; '.join(where)}")
@@ -219,14 +223,14 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
 
 def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]) -> _Pair | None:
     """Return both models' predictions, or None if one model no longer exists; its scores can still be compared."""
-    found = []
+    predictions = []
     for row in pair:
         scores = find_scores(settings.workspace, row)
         if scores is None:
             notes.append(f"the predictions of {row['model']} no longer exist: only scores of its pair are compared")
             return None
-        found.append(read_predictions(scores, row))
-    return found[0], found[1]
+        predictions.append(read_predictions(scores, row))
+    return predictions[0], predictions[1]
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:
@@ -252,11 +256,14 @@ def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
     name = mains[0].metric if len({effect.metric for effect in mains}) == 1 else "mean of metrics"
     by_seed = [dict(zip(line.seeds, line.effects[0].scores, strict=True)) for line in lines]
     scores = [
-        (statistics.fmean(found[seed][0] for found in by_seed), statistics.fmean(found[seed][1] for found in by_seed))
+        (
+            statistics.fmean(seed_scores[seed][0] for seed_scores in by_seed),
+            statistics.fmean(seed_scores[seed][1] for seed_scores in by_seed),
+        )
         for seed in by_seed[0]
-        if all(seed in found for found in by_seed)
+        if all(seed in seed_scores for seed_scores in by_seed)
     ]
     if not scores:
-        a, b = (statistics.fmean(values) for values in ([e.a for e in mains], [e.b for e in mains]))
+        a, b = statistics.fmean(effect.a for effect in mains), statistics.fmean(effect.b for effect in mains)
         return Effect(name, a, b, (), None)
     return _effect(name, scores, settings.confidence, None)

@@ -138,7 +138,6 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[str]], names: int = 1) -> str:
-    """Return a table whose first `names` columns are text and the others numbers."""
     return text_table(header, body, [i >= names for i in range(len(header))], TERMINAL_WIDTH)
 
 
@@ -160,12 +159,12 @@ def _lines(comparison: Comparison) -> str:
     header = ["", "metric", "A", "B", "A − B", _certain(comparison), "seeds", "p", f"McNemar p < {alpha:.2g}"]
     names = [{**o.cell, "stage": o.stage, "task": o.task, "split": o.split} for o in comparison.lines]
     body = []
-    for line, own in zip(comparison.lines, names, strict=True):
+    for line, names_of_line in zip(comparison.lines, names, strict=True):
         main = line.effects[0]
         sure = sum((test.p_holm or 0) < alpha for test in line.tests)
         counted = f"{sure} of {len(line.tests)}" if line.tests else DASH
         # A line's name holds only the fields that differ between lines.
-        differing = [text for name, text in own.items() if any(other.get(name) != text for other in names)]
+        differing = [text for name, text in names_of_line.items() if any(other.get(name) != text for other in names)]
         seeds = str(len(line.seeds))
         body.append([", ".join(differing), main.metric, *_numbers(main), seeds, _p(main.p_holm), counted])
     if overall := comparison.overall:

@@ -98,7 +98,7 @@ def class_scores(
     """
     if not several:
         classes = np.arange(1 + max(labels.max(), choices.max()))
-        labels, choices = (each[:, None] == classes for each in (labels, choices))
+        labels, choices = (kinds_of_one[:, None] == classes for kinds_of_one in (labels, choices))
     is_label, is_choice = labels.astype(bool), choices.astype(bool)  # [kinds, classes]
     right, of_label, of_choice = (counts @ which.astype(float) for which in (is_label & is_choice, is_label, is_choice))
     rows = counts.sum(1)
@@ -128,5 +128,4 @@ def _correlation(metric: str, one: np.ndarray, other: np.ndarray, axis: int) -> 
 
 
 def _divided(over: np.ndarray, under: np.ndarray) -> np.ndarray:
-    """Return the quotients, 0 where the divisor is 0."""
     return np.divide(over, under, out=np.zeros(np.shape(over)), where=under > 0)

@@ -80,8 +80,8 @@ def terminal_table(rows: Sequence[Row]) -> str:
 
 def filled(texts: Iterable[str]) -> str:
     """Return texts, each wrapped to the width of a terminal."""
-    options = {"subsequent_indent": "  ", "break_on_hyphens": False}
-    return "\n".join(textwrap.fill(text, TERMINAL_WIDTH, **options) for text in texts)
+    wrapper = textwrap.TextWrapper(TERMINAL_WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, texts))
 
 
 def reliability_stem(number: int) -> str:

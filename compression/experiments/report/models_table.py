@@ -78,9 +78,6 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     def smaller(field: str) -> list[Entry]:
         return [ratio(group, results.times_smaller(group, field)) for group in groups]
 
-    def speeds(name: str) -> list[Entry]:
-        return [speed_entry(name, group.speed(name)) for group in groups]
-
     packed = results.size_field == PACKED
 
     def size(field: str, unit: int = 1) -> list[Entry]:
@@ -103,15 +100,18 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         *((True, metric_heading(name), [score_entry(g.metric(name)) for g in groups]) for name in results.metrics),
         (wide, "ECE, %", [score_entry(group.calibration_error) for group in groups]),
         (wide, "ECE before calibration, %", [score_entry(group.before_calibration) for group in groups]),
-        (wide, "Training, s", [number_entry(each, ",.1f") for each in seconds]),
+        (wide, "Training, s", [number_entry(value, ",.1f") for value in seconds]),
         (wide, than, smaller("bytes_model")),
         (wide or not packed, than if terminal else f"gzipped, {than}", smaller(GZIPPED)),
         (wide or packed, than if terminal else f"packed, {than}", smaller(PACKED)),
-        *((wide or name == MILLISECONDS, title, speeds(name)) for name, (title, _) in MEASURES.items()),
+        *(
+            (wide or name == MILLISECONDS, title, [speed_entry(name, group.speed(name)) for group in groups])
+            for name, (title, _) in MEASURES.items()
+        ),
         (True, f"{HEADINGS[FASTER]}{of_teacher}", [ratio(group, results.times_faster(group)) for group in groups]),
     ]
     shown = [
-        (name, entries) for wanted, name, entries in columns if wanted and any(e.sort is not None for e in entries)
+        (name, entries) for applies, name, entries in columns if applies and any(e.sort is not None for e in entries)
     ]
     heads = [Head((name,), numeric=name not in ("Model", "Trained on", "Stage")) for name, _ in shown]
     kinds = ["teacher" if group.is_teacher else "best" if group is results.best_student else "" for group in groups]
@@ -202,15 +202,15 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
         theirs = [quoted.get(shares.rows, {}) for shares in counted]
-        shown = [label for label in labels if any(label in own for own in theirs)]
+        shown = [label for label in labels if any(label in quoted_of_rows for quoted_of_rows in theirs)]
         heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
         heads += [Head((f"{label}, %, thesis (quoted)",), quoted=True) for label in shown]
         compared = any(shares.agreement is not None for shares in counted)
         heads += [Head(("Agreement with source label, %",))] if compared else []
         lines = []
-        for shares, own in zip(counted, theirs, strict=True):
+        for shares, quoted_of_rows in zip(counted, theirs, strict=True):
             entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
-            entries += [number_entry(own.get(label), ".1%") for label in shown]
+            entries += [number_entry(quoted_of_rows.get(label), ".1%") for label in shown]
             entries += [number_entry(shares.agreement, ".2%")] if compared else []
             lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
         tables.append(Table(f"{task}, labels", heads, lines))

@@ -108,17 +108,17 @@ class Pivot:
     @property
     def quotes_sizes(self) -> bool:
         """Whether the thesis's sizes are known."""
-        return any(each.size for row in self.rows for each in row.thesis.values())
+        return any(size.size for row in self.rows for size in row.thesis.values())
 
     @property
     def has_ratios(self) -> bool:
         """Whether ratios to the teacher's size are shown: next to the thesis's, if the teacher's own size is known."""
-        return self.quotes_sizes and any(each.ratio for row in self.rows for each in row.sizes.values())
+        return self.quotes_sizes and any(size.ratio for row in self.rows for size in row.sizes.values())
 
     def table(self, quoted: bool = True, sizes: bool = True, short: bool = False) -> Table:
         """Return the table to show. quoted: with the thesis's figures; sizes: with sizes; short: use short headings."""
         every = (*self.baselines, *self.rows)
-        sizes = sizes and not self.layout.sizes and any(each != Size() for row in every for each in row.sizes.values())
+        sizes = sizes and not self.layout.sizes and any(size != Size() for row in every for size in row.sizes.values())
         thesis = quoted and self.quotes_sizes
         shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
         one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
@@ -183,10 +183,10 @@ def _row(
     teachers: Sequence[Row],
 ) -> PivotRow:
     cells = [table.cells.get((labels, column.labels), Cell("", "")) for column in columns]
-    found = [_stat(cell, column) for cell, column in zip(cells, columns, strict=True)]
+    stats = [_stat(cell, column) for cell, column in zip(cells, columns, strict=True)]
     on_test = [_on_test(cell.rows) for cell in cells]
-    scored_on_test = {test for test, score in zip(on_test, found, strict=True) if score}
-    best = _best(columns, found, on_test)
+    scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
+    best = _best(columns, stats, on_test)
     scores, quoted = [], []
     for i, (cell, column) in enumerate(zip(cells, columns, strict=True)):
         if column.quoted and cell.task:
@@ -197,10 +197,15 @@ def _row(
         else:
             packed = mean(row.get("bytes_packed") for row in cell.rows) if with_size else None
             marked = on_test[i] and scored_on_test != {True}
-            scores.append(_score(found[i], len(cell.planned), i in best, marked, packed))
-    own = [row for (row_labels, _), cell in table.cells.items() if row_labels == labels for row in cell.rows]
-    sizes = sizes_of(own, kinds, teachers), quoted_sizes(quoted, kinds)
-    return PivotRow(labels, scores, *sizes, selected_on_test=scored_on_test == {True})
+            scores.append(_score(stats[i], len(cell.planned), i in best, marked, packed))
+    in_row = [row for (row_labels, _), cell in table.cells.items() if row_labels == labels for row in cell.rows]
+    return PivotRow(
+        labels=labels,
+        scores=scores,
+        sizes=sizes_of(in_row, kinds, teachers),
+        thesis=quoted_sizes(quoted, kinds),
+        selected_on_test=scored_on_test == {True},
+    )
 
 
 def _stat(cell: Cell, column: Column) -> Stat | None:
@@ -214,12 +219,12 @@ def _on_test(rows: Iterable[Row]) -> bool:
     return any(row.get("select_on") == "test" for row in rows)
 
 
-def _best(columns: list[Column], found: list[Stat | None], on_test: list[bool]) -> set[int]:
+def _best(columns: list[Column], stats: list[Stat | None], on_test: list[bool]) -> set[int]:
     """Return the columns with the best mean of each metric, including ties of the shown number.
 
     A metric with a single scored column has none. Means of models selected on test count only if all of them are.
     """
-    shown = {i: round(100 * score.mean, 2) for i, score in enumerate(found) if score is not None}
+    shown = {i: round(100 * score.mean, 2) for i, score in enumerate(stats) if score is not None}
     best: set[int] = set()
     for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric, *columns[i].splits.values())).values():
         rivals = [i for i in group if not on_test[i]] or group
@@ -229,13 +234,13 @@ def _best(columns: list[Column], found: list[Stat | None], on_test: list[bool]) 
 
 
 def _score(
-    found: Stat | None, planned: int = 0, best: bool = False, marked: bool = False, packed: float | None = None
+    score: Stat | None, planned: int = 0, best: bool = False, marked: bool = False, packed: float | None = None
 ) -> Score:
-    if found is None:
+    if score is None:
         return Score(planned=planned)
-    text = found.text + (f" ({found.n}/{planned})" if found.n < planned else "") + " †" * marked
+    text = score.text + (f" ({score.n}/{planned})" if score.n < planned else "") + " †" * marked
     text += f" · {human_bytes(packed)}" if packed is not None else ""
-    return Score(text, found.mean, "best" if best else "", found.sd, found.n, planned, packed)
+    return Score(text, score.mean, "best" if best else "", score.sd, score.n, planned, packed)
 
 
 def _figure(cell: Cell, column: Column, figures: Sequence[QuotedFigure]) -> QuotedFigure | None:
@@ -263,8 +268,8 @@ def _teachers(
     for name, by_task in by_name.items():
         cells = [by_task.get(column.task or next(iter(by_task)), Cell("", "")) for column in columns]
         scores = [_score(_stat(cell, column)) for cell, column in zip(cells, columns, strict=True)]
-        own = [row for cell in by_task.values() for row in cell.rows]
-        yield PivotRow((name, *blank), scores, sizes_of(own, kinds), selected_on_test=_on_test(own))
+        scored = [row for cell in by_task.values() for row in cell.rows]
+        yield PivotRow((name, *blank), scores, sizes_of(scored, kinds), selected_on_test=_on_test(scored))
 
 
 def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, kinds: Kinds) -> Iterator[PivotRow]:
@@ -282,13 +287,16 @@ def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, k
             point = by_task.get(column.task or first) if column.quoted else None
             score = point.metrics.get(column.metric) if point else None
             scores.append(Score() if score is None else Score(f"{100 * score:.2f}", score, "quoted", n=1))
-        own = {kind: [by_task[task].size_bytes for task in tasks if task in by_task] for kind, tasks in kinds.items()}
-        sizes = {kind: Size(by_task[first].parameters, mean(each), "bytes_model") for kind, each in own.items()}
+        known_sizes = {
+            kind: [by_task[task].size_bytes for task in tasks if task in by_task] for kind, tasks in kinds.items()
+        }
+        sizes = {
+            kind: Size(by_task[first].parameters, mean(of_kind), "bytes_model") for kind, of_kind in known_sizes.items()
+        }
         yield PivotRow((name, *blank), scores, sizes, quoted=True)
 
 
 def _baseline_name(name: str, task: str, columns: list[Column]) -> str:
-    """Return a baseline's name, with the task if the columns do not show it."""
     return name if all(column.task for column in columns) else f"{name}, {task}"
 
 
@@ -319,14 +327,14 @@ def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Seque
 def _size_notes(rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
     """Yield notes on how to read the columns of sizes."""
     every = (*rows, *baselines)
-    if any(each.size is not None for row in every for each in row.sizes.values()):
+    if any(size.size is not None for row in every for size in row.sizes.values()):
         yield ABOUT_SIZES
     if any(set(row.sizes) == {SINGLE, PAIRS} for row in every):
         yield "SS: S of single sentences. SP: S of pairs, the mean over tasks."
-    if any(each.size is not None for row in rows for each in row.thesis.values()):
+    if any(size.size is not None for row in rows for size in row.thesis.values()):
         yield "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
     scored = [row for row in rows if any(score.n and score.planned for score in row.scores)]
-    if any(each.size is None for row in scored for each in row.sizes.values()):
+    if any(size.size is None for row in scored for size in row.sizes.values()):
         yield "P and S are left out where a row's models differ in them."
 
 
@@ -362,9 +370,11 @@ def csv_pivot(pivot: Pivot) -> str:
         kind = "quoted" if row.quoted else "teacher" if row in pivot.baselines else "student"
         scores = [value for s in row.scores for value in (s.sort, s.sd, s.n, s.packed)[: len(values)]]
         test = str(row.selected_on_test).lower()
-        sizes = [(own, row.thesis.get(kind, Size())) for kind, own in row.sizes.items()]
-        numbers = [(own.parameters, own.size, own.field, own.ratio, their.size, their.ratio) for own, their in sizes]
-        speeds = [tuple(map(own.speeds.get, pivot.speeds)) for own, _ in sizes]
+        sizes = [(ours, row.thesis.get(kind, Size())) for kind, ours in row.sizes.items()]
+        numbers = [
+            (ours.parameters, ours.size, ours.field, ours.ratio, their.size, their.ratio) for ours, their in sizes
+        ]
+        speeds = [tuple(map(ours.speeds.get, pivot.speeds)) for ours, _ in sizes]
         numbers = [value for of_kind in zip(numbers, speeds, strict=True) for value in of_kind]
         writer.writerow([kind, *row.labels, *itertools.chain(*numbers), test, *scores])
     return stream.getvalue()

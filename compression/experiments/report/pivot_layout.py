@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from compression.experiments.report.results import Row, grouped
 
 Labels = tuple[str, ...]
 _SUFFIX = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
-_STAGE_SUFFIX = {"factorized": "+f", "pruned": "+p", "quantized": "+q"}
 _STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
 """Labels of the axis `stage`, in order: the actions applied to a student."""
 _DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
@@ -87,11 +85,12 @@ class PivotTable:
 
 
 def stage_label(row: Row) -> str:
-    """Return 'distilled', '+p', ... from the end of the model's name ('+p+q' for 'x+p+q4'), else the row's stage."""
-    if row.get("stage") not in _STAGE_SUFFIX:
-        return "distilled"
-    ending = re.search(r"(?:\+[fpq][^+]*)+$", str(row["model"]))
-    return "".join(re.findall(r"\+[fpq]", ending.group())) if ending else _STAGE_SUFFIX[row["stage"]]
+    """Return 'distilled', '+p', '+p+q', ... for the actions applied to a student."""
+    return _stage(row.get("actions") or ())
+
+
+def _stage(actions: Iterable[str]) -> str:
+    return "".join(_SUFFIX.get(action, "") for action in actions) or "distilled"
 
 
 def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLayout) -> list[PivotTable]:
@@ -104,11 +103,11 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
         for axis in record.axes
         if axis not in (*laid_out, "task") and not (by_stage and _only_actions_differ(record, axis))
     ]
-    found: dict[Labels, dict[tuple[Labels, Labels], Cell]] = {}
+    pages: dict[Labels, dict[tuple[Labels, Labels], Cell]] = {}
 
     def cell_of(labels: dict[str, str]) -> Cell:
         page, row, column = (tuple(labels.get(a, "") for a in axes) for axes in (others, layout.rows, layout.columns))
-        return found.setdefault(page, {}).setdefault((row, column), Cell(labels["task"], labels["stage"]))
+        return pages.setdefault(page, {}).setdefault((row, column), Cell(labels["task"], labels["stage"]))
 
     last_stage: dict[str, str] = {}
     for run in record.runs:
@@ -133,29 +132,31 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
         ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
         return sorted(
             dict.fromkeys(labels),
-            key=lambda each: [rank.get(label, len(rank)) for rank, label in zip(ranks, each, strict=True)],
+            key=lambda labels_of_line: [
+                rank.get(label, len(rank)) for rank, label in zip(ranks, labels_of_line, strict=True)
+            ],
         )
 
     tables = []
-    for page in in_order(found, others):
+    for page in in_order(pages, others):
         names = [label if axis == "task" else f"{axis} {label}" for axis, label in zip(others, page, strict=True)]
-        row_labels, column_labels = zip(*found[page], strict=True)
-        shown = (in_order(row_labels, layout.rows), in_order(column_labels, layout.columns))
-        tables.append(PivotTable(", ".join(names) or record.title, *shown, found[page]))
+        row_labels, column_labels = zip(*pages[page], strict=True)
+        rows, columns = in_order(row_labels, layout.rows), in_order(column_labels, layout.columns)
+        tables.append(PivotTable(", ".join(names) or record.title, rows, columns, pages[page]))
     return tables
 
 
-def _task_name(given: str) -> str:
+def _task_name(value: str) -> str:
     """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
-    if not given.endswith((".yaml", ".yml")):
-        return given
-    task = _definition(given)
-    return task.name if task else Path(given).stem
+    if not value.endswith((".yaml", ".yml")):
+        return value
+    task = _definition(value)
+    return task.name if task else Path(value).stem
 
 
-def _definition(given: str) -> Task | None:
+def _definition(value: str) -> Task | None:
     try:
-        return load_task(given)
+        return load_task(value)
     except UserError:
         return None
 
@@ -164,7 +165,7 @@ def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
     """Return whether runs along an axis differ only in their actions, so that `stage` tells their models apart."""
     alike = grouped(record.runs, lambda run: _key({n: label for n, label in run.cell.items() if n != axis}, run.seed))
     settings = [[{**run.settings, "compression_actions": None} for run in runs] for runs in alike.values()]
-    return all(given == group[0] for group in settings for given in group)
+    return all(setting == group[0] for group in settings for setting in group)
 
 
 def _key(cell: dict[str, str], seed: Any) -> str:
@@ -174,8 +175,8 @@ def _key(cell: dict[str, str], seed: Any) -> str:
 def _planned_stages(run: RecordedRun) -> list[str]:
     """Return the stages of a run's models; every action saves one model."""
     actions = run.settings.get("compression_actions") or ["distill"]
-    suffixes = [_SUFFIX.get(action, "") for action in ([actions] if isinstance(actions, str) else actions)]
-    return ["".join(suffixes[: i + 1]) or "distilled" for i in range(len(suffixes))]
+    actions = [actions] if isinstance(actions, str) else actions
+    return [_stage(actions[: i + 1]) for i in range(len(actions))]
 
 
 def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:
@@ -185,7 +186,7 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
         tasks = [labels[layout.columns.index("task")]] if "task" in layout.columns else table.tasks
         only = tasks[0] if len(tasks) == 1 else None
         known = {task: _metrics_and_splits(table, task) for task in tasks}
-        splits = {task: own for task, (_, own) in known.items()}
+        splits = {task: test_splits for task, (_, test_splits) in known.items()}
         for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
             # Rows of several tasks share a column, so it cannot be specific to one task's splits.
             if layout.average_splits or only is None:
@@ -218,8 +219,8 @@ def _metrics_and_splits(table: PivotTable, task: str) -> tuple[tuple[str, ...], 
     metrics = next((tuple(row["metrics"]) for row in rows if row.get("metrics")), ())
     splits = tuple(dict.fromkeys(row["split"] for row in rows))
     if not (metrics and splits):
-        given = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
-        defined = _definition(next(given, task))
+        names = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
+        defined = _definition(next(names, task))
         metrics = metrics or (defined.all_metrics if defined else ("score",))
         splits = splits or (defined.test_splits if defined else ("test",))
     return metrics, splits

@@ -43,8 +43,8 @@ def kinds_of(tasks: Sequence[str], by_task: bool) -> dict[str, list[str]]:
     """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
     if not by_task:
         return {ALL: list(tasks)}
-    found = grouped(tasks, lambda task: PAIRS if _pair(task) else SINGLE)
-    return {kind: found[kind] for kind in (SINGLE, PAIRS)} if len(found) == 2 else {ALL: list(tasks)}
+    by_kind = grouped(tasks, lambda task: PAIRS if _pair(task) else SINGLE)
+    return {kind: by_kind[kind] for kind in (SINGLE, PAIRS)} if len(by_kind) == 2 else {ALL: list(tasks)}
 
 
 def sizes_of(rows: Iterable[Row], kinds: Mapping[str, Sequence[str]], teachers: Sequence[Row] = ()) -> dict[str, Size]:
@@ -55,13 +55,13 @@ def sizes_of(rows: Iterable[Row], kinds: Mapping[str, Sequence[str]], teachers: 
 
 def quoted_sizes(figures: Iterable[QuotedFigure], kinds: Mapping[str, Sequence[str]]) -> dict[str, Size]:
     """Return the sizes in the thesis of a row's models, whose teacher is RoBERTa-large."""
-    figures, found = list(figures), {}
+    figures, sizes = list(figures), {}
     for kind, tasks in kinds.items():
-        own = {figure.task: figure.size_bytes for figure in figures if figure.task in tasks and figure.size_bytes}
-        size = mean(own.values())
-        teacher = mean(p.size_bytes for task in own for p in quoted_points(task) if p.name == QUOTED_TEACHER)
-        found[kind] = Size(None, size, None, teacher / size if teacher and size else None)
-    return found
+        by_task = {figure.task: figure.size_bytes for figure in figures if figure.task in tasks and figure.size_bytes}
+        size = mean(by_task.values())
+        teacher = mean(p.size_bytes for task in by_task for p in quoted_points(task) if p.name == QUOTED_TEACHER)
+        sizes[kind] = Size(None, size, None, teacher / size if teacher and size else None)
+    return sizes
 
 
 def size_columns(
@@ -102,7 +102,7 @@ def _pair(task: str) -> bool:
 
 def _size(rows: Sequence[Row], teachers: Sequence[Row]) -> Size:
     by_task = grouped(rows, lambda row: row["task"])
-    several = any(len({row.get("parameters") for row in own}) > 1 for own in by_task.values())
+    several = any(len({row.get("parameters") for row in of_task}) > 1 for of_task in by_task.values())
     fields = {"bytes_gzip" if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in rows}
     if several or len(fields) != 1:
         return Size()
@@ -112,8 +112,10 @@ def _size(rows: Sequence[Row], teachers: Sequence[Row]) -> Size:
     theirs = [row for row in teachers if (row["task"], row["model"]) in names]
     whole = mean(row.get("bytes_model") for row in theirs)
     ratio = whole / size if whole and size else None
-    parameters = mean(mean(row.get("parameters") for row in own) for own in by_task.values())
-    speeds = {name: mean(mean(speed_of(row, name) for row in own) for own in by_task.values()) for name in MEASURES}
+    parameters = mean(mean(row.get("parameters") for row in of_task) for of_task in by_task.values())
+    speeds = {
+        name: mean(mean(speed_of(row, name) for row in of_task) for of_task in by_task.values()) for name in MEASURES
+    }
     slow, fast = mean(speed_of(row, MILLISECONDS) for row in theirs), speeds[MILLISECONDS]
     speeds[FASTER] = slow / fast if slow and fast else None
     known = {name: value for name, value in speeds.items() if value is not None}

@@ -93,8 +93,10 @@ class ExperimentRecord(Settings):
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
-    given = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
-    return " ".join([source, *(f"{key}={_in_yaml(_without_folder(value))}" for key, value in sorted(given.items()))])
+    flag_values = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
+    return " ".join(
+        [source, *(f"{key}={_in_yaml(_without_folder(value))}" for key, value in sorted(flag_values.items()))]
+    )
 
 
 def _without_folder(value: Any) -> Any:
@@ -155,9 +157,12 @@ def settings_lines(record: ExperimentRecord) -> list[str]:
     The runs of a cell differ only in their seeds and are one line.
     """
     lines = [*record.jobs]
-    own = [{name: value for name, value in run.settings.items() if name != "seed"} for run in record.runs]
-    if own:
-        shared = {name: value for name, value in own[0].items() if all(name in o and o[name] == value for o in own)}
+    if record.runs:
+        shared = {
+            name: value
+            for name, value in record.runs[0].settings.items()
+            if name != "seed" and all(name in run.settings and run.settings[name] == value for run in record.runs)
+        }
         lines.append({"seeds": record.seeds, "settings": shared})
         for runs in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
             seeds = [run.seed for run in runs]

@@ -60,13 +60,13 @@ def quoted_points(task: str) -> list[QuotedPoint]:
     """Return the models of table 7.5 and their scores on a task, in order; empty for a task not in the thesis."""
     # Tables 7.1 to 7.3 list the same numbers of parameters for the baselines.
     parameters = {line["model"]: float(line["parameters"]) for line in _lines("7.1") if line["model"]}
-    found: dict[str, QuotedPoint] = {}
+    points: dict[str, QuotedPoint] = {}
     for line in _lines("7.5"):
         if line["task"] == task:
             name, size, baseline = line["model"], float(line["size_mb"]) * 1e6, not line["embedding_type"]
-            point = found.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
+            point = points.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
             point.metrics[line["metric"]] = share(line["mean"])
-    return list(found.values())
+    return list(points.values())
 
 
 def tolerable_scores(task: str) -> dict[str, float]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from common.tables import shortened
-from compression.experiments.report.points import panels
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults
+from compression.experiments.report.skyline import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
         if not bins:
             continue
         total = sum(count for count, _, _ in bins)
-        across, up = ([100 * each[i] for each in bins] for i in (1, 2))
+        across, up = ([100 * one_bin[i] for one_bin in bins] for i in (1, 2))
         areas = [8 + 160 * count / total for count, _, _ in bins]
         name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
@@ -93,12 +93,12 @@ def calibration_text(group: SeedGroup) -> str:
 
 def _bins(rows: Iterable[Row], field: str) -> Bins:
     """Return the non-empty bins of all rows together; empty if one of the rows has no bins."""
-    found: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
-    if not all(found):
+    by_row: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
+    if not all(by_row):
         return []
     joined = []
-    for same in zip(*found, strict=True):
+    for same in zip(*by_row, strict=True):
         count = sum(int(n) for n, _, _ in same)
         if count:
-            joined.append((count, *(sum(each[0] * each[i] for each in same) / count for i in (1, 2))))
+            joined.append((count, *(sum(one_bin[0] * one_bin[i] for one_bin in same) / count for i in (1, 2))))
     return joined

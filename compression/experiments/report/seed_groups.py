@@ -46,8 +46,8 @@ def stat(values: Iterable[float | None]) -> Stat | None:
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values, or None if there are none."""
-    found = stat(values)
-    return found.mean if found else None
+    summary = stat(values)
+    return summary.mean if summary else None
 
 
 def speed_of(row: Row, name: str) -> float | None:
@@ -149,9 +149,9 @@ class SplitResults:
         if group.is_teacher:
             return group
         teachers = [other for other in self.groups if other.is_teacher]
-        own = group.rows[0].get("teacher")
-        if own is not None:
-            return next((t for t in teachers if own in [row.get("model") for row in t.rows]), None)
+        teacher = group.rows[0].get("teacher")
+        if teacher is not None:
+            return next((t for t in teachers if teacher in [row.get("model") for row in t.rows]), None)
         return teachers[0] if len(teachers) == 1 else None
 
     @functools.cached_property
@@ -191,8 +191,8 @@ class SplitResults:
     @functools.cached_property
     def best_on_validation(self) -> bool:
         """Whether there is a best student, and it was chosen by its validation score."""
-        found = [group.validation(self.metrics[0]) for group in self._candidates]
-        return bool(found) and None not in found
+        scores = [group.validation(self.metrics[0]) for group in self._candidates]
+        return bool(scores) and None not in scores
 
     @functools.cached_property
     def _candidates(self) -> list[SeedGroup]:
@@ -207,12 +207,14 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
 
     If a model has two rows (it was evaluated twice), only the later one counts.
     """
-    found = []
-    for (task, split), own in grouped(rows, lambda row: (row["task"], row["split"])).items():
-        groups = grouped(own, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+    results = []
+    for (task, split), scored in grouped(rows, lambda row: (row["task"], row["split"])).items():
+        groups = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
         by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
-        found.append(split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items())))
-    return found
+        results.append(
+            split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items()))
+        )
+    return results
 
 
 def split_results(task: str, split: str, groups: Iterable[SeedGroup]) -> SplitResults:
@@ -240,12 +242,10 @@ def _group_name(row: Row) -> str:
 def actions_suffix(row: Row) -> str:
     """Return the suffixes added to the name by the actions after the first: '+p+q' for the model 'bilstm-s1+p+q'.
 
-    The actions are counted, because a name may itself contain a plus. Rows of archives and of other libraries' models
-    may not record them.
+    The actions are counted, because a name may itself contain a plus. Other libraries' models have none.
     """
-    name = str(row["model"])
-    later = len(row["actions"]) - 1 if row.get("actions") else name.count("+")
-    return "".join(f"+{part}" for part in name.rsplit("+", later)[1:]) if later > 0 else ""
+    later = len(row.get("actions") or ()) - 1
+    return "".join(f"+{part}" for part in str(row["model"]).rsplit("+", later)[1:]) if later > 0 else ""
 
 
 def name_without_seed(row: Row) -> str:

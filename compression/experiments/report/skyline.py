@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from common.tables import human_bytes
 from compression.experiments.report.models_table import metric_heading
-from compression.experiments.report.points import Panel, Point, cost_text, panels
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import GZIPPED, MILLISECONDS, PACKED, SplitResults
+from compression.experiments.report.reference import quoted_points, tolerable_scores
+from compression.experiments.report.seed_groups import GZIPPED, MEASURED, MILLISECONDS, PACKED, SplitResults
+from compression.experiments.report.speed_columns import ratio_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_MEASURED = {**MEASURED, "bytes_model": "of weights"}
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
 _MEASURES = {
     GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
@@ -37,6 +42,132 @@ _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
 """Kind of a point -> its text in the legend and the style of its marker."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A seed group, or a model of the thesis.
+
+    cost: bytes, or milliseconds per text; score: as in results.json; spread: sample standard deviation of the score, 0
+    for one seed; description: of several lines. kind: a peer is another library's model, a baseline a quoted
+    model that the thesis compares its own with.
+    """
+
+    label: str
+    cost: float
+    score: float
+    spread: float = 0.0
+    kind: Literal["student", "teacher", "peer", "quoted", "baseline"] = "student"
+    description: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """Contents of one pair of axes: a metric on a split against a cost.
+
+    cost: a size field of results.json, or MILLISECONDS. points: our models, then other libraries', then the thesis's;
+    only our own models form the skyline. tolerable: the score from which on the thesis calls a student of this task
+    tolerable.
+    """
+
+    title: str
+    metric: str
+    points: tuple[Point, ...]
+    cost: str
+    tolerable: float | None = None
+
+    def of(self, *kinds: str) -> list[Point]:
+        """Return the points of these kinds."""
+        return [point for point in self.points if point.kind in kinds]
+
+    @functools.cached_property
+    def ours(self) -> list[Point]:
+        """Our models, sorted from small to large, or from fast to slow."""
+        return self.of("student", "teacher")
+
+    @functools.cached_property
+    def best(self) -> list[Point]:
+        """Our models on the skyline."""
+        return skyline(self.ours)
+
+
+def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
+    """Return a panel for each task, split and metric for which one of our models has both a score and a size.
+
+    If students were timed, a second panel follows, by milliseconds per text; no times are quoted.
+    """
+    drawn = []
+    for results in splits:
+        timed = any(group.speed(MILLISECONDS) for group in results.groups if not group.is_teacher)
+        for metric in results.metrics:
+            tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
+            title = f"{results.task}, {results.split}"
+            sized = (*_points(results, metric, results.size_field), *_quoted(results, metric, quote))
+            drawn.append(Panel(title, metric, sized, results.size_field, tolerable))
+            if timed:
+                points = tuple(_points(results, metric, MILLISECONDS))
+                drawn.append(Panel(title, metric, points, MILLISECONDS, tolerable))
+    return [panel for panel in drawn if panel.ours]
+
+
+def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
+    """Return the groups whose cost and score are known, sorted by cost; other libraries' models last."""
+    points = []
+    for group in results.groups:
+        score, teacher = group.metric(metric), results.teacher_of(group)
+        if cost == MILLISECONDS:
+            value, ratio, word = group.speed(cost), results.times_faster(group), "faster"
+            amount = f"{cost_text(cost, value)} for one text" if value else ""
+        else:
+            field = results.size_field_of(group)
+            value, ratio, word = group.size(field), results.times_smaller(group, field), "smaller"
+            amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
+        if value and score:
+            kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
+            seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
+            lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
+            if teacher and ratio and teacher is not group:
+                lines[-1] += f", {ratio_entry(ratio).text} times {word} than {teacher.name}"
+            points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
+    return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
+
+
+def cost_text(cost: str, value: float) -> str:
+    """Return '25 KB', or '0.52 ms' for a panel by milliseconds."""
+    if cost != MILLISECONDS:
+        return human_bytes(value)
+    return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
+
+
+def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Point]:
+    """Return the thesis's models with a size and this metric, from small to large; empty if nothing is quoted.
+
+    Only test splits have quoted models, because the thesis reports no other scores.
+    """
+    if quote is None or not results.split.startswith("test"):
+        return []
+    points, task = [], quote.task or results.task
+    for point in quoted_points(task):
+        if metric in point.metrics:
+            score = point.metrics[metric]
+            text = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
+            text += f"\n{human_bytes(point.size_bytes)} on disk"
+            kind = "baseline" if point.baseline else "quoted"
+            points.append(Point(point.name, point.size_bytes, score, kind=kind, description=text))
+    return sorted(points, key=lambda point: point.cost)
+
+
+def skyline(candidates: Sequence[Point]) -> list[Point]:
+    """Return the points that no other point dominates, sorted by cost.
+
+    A point dominates another if its cost is not higher and its score not lower, and one of the two is strictly better
+    (Börzsönyi et al., 2001).
+    """
+    best: list[Point] = []
+    for point in sorted(candidates, key=lambda point: (point.cost, -point.score)):
+        if not best or point.score > best[-1].score or (point.score, point.cost) == (best[-1].score, best[-1].cost):
+            best.append(point)
+    return best
+
+
 def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
     """Return a figure with a pair of axes for each of `panels`. quote: the thesis's models to draw too.
 
@@ -45,19 +176,19 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) ->
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    wanted = panels(splits, quote)
-    figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(wanted))), layout="constrained")
+    shown = panels(splits, quote)
+    figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(shown))), layout="constrained")
     canvas = FigureCanvasAgg(figure)
-    if not wanted:
+    if not shown:
         figure.text(0.5, 0.5, "no model has both a size and a score", ha="center")
         return figure
-    drawn = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
-    for number, (axes, panel) in enumerate(zip(drawn, wanted, strict=True)):
+    drawn = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    for number, (axes, panel) in enumerate(zip(drawn, shown, strict=True)):
         _draw_panel(axes, panel, number)
     # Labels are placed in pixels, so the layout, which moves the axes, must be computed first.
     canvas.draw()
     figure.set_layout_engine("none")
-    for axes, panel in zip(drawn, wanted, strict=True):
+    for axes, panel in zip(drawn, shown, strict=True):
         _name_skyline(axes, panel)
     return figure
 
@@ -73,9 +204,14 @@ def _at(point: Point) -> tuple[float, float]:
 
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.set_xscale("log")
-    steps = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
-    word = "time" if panel.cost == MILLISECONDS else "size"
-    axes.plot(*zip(*map(_at, panel.best), strict=True), label=f"skyline: best up to a {word}", **steps)
+    axes.plot(
+        *zip(*map(_at, panel.best), strict=True),
+        label=f"skyline: best up to a {'time' if panel.cost == MILLISECONDS else 'size'}",
+        drawstyle="steps-post",
+        color=_GREEN,
+        linewidth=1.8,
+        zorder=2.5,
+    )
     if panel.tolerable is not None:
         line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
         axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
@@ -88,21 +224,23 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         named.add(text)
         axes.plot(*_at(point), linestyle="none", in_layout=False, **look)
         if on_skyline and point.spread:
-            bar = {"color": look["color"], "linewidth": 0.9, "zorder": 2.8, "in_layout": False}
-            axes.plot(*zip(*_ends(point), strict=True), **bar)
+            ends = [100 * (point.score - point.spread), 100 * (point.score + point.spread)]
+            axes.plot([point.cost] * 2, ends, color=look["color"], linewidth=0.9, zorder=2.8, in_layout=False)
     _set_limits(axes, panel)
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
     axes.grid(color="#e8e8e8", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 3}
-    axes.legend(**place, frameon=False, fontsize=8.5, columnspacing=1.6, handletextpad=0.5)
-
-
-def _ends(point: Point) -> list[tuple[float, float]]:
-    """Return the lower and the upper end of a point's error bar."""
-    return [(point.cost, 100 * (point.score + side * point.spread)) for side in (-1, 1)]
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.13),
+        ncols=3,
+        frameon=False,
+        fontsize=8.5,
+        columnspacing=1.6,
+        handletextpad=0.5,
+    )
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
@@ -110,7 +248,7 @@ def _set_limits(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     costs = [point.cost for point in panel.points]
-    scores = [score for point in panel.points for _, score in _ends(point)]
+    scores = [100 * (point.score + side * point.spread) for point in panel.points for side in (-1, 1)]
     scores += [] if panel.tolerable is None else [100 * panel.tolerable]
     span = max(costs) / min(costs)
     axes.set_xlim(min(costs) / (2 * span**0.2), max(costs) * 2 * span**0.04)

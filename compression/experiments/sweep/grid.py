@@ -16,7 +16,6 @@ from common.store.settings import StageSettings
 from common.teachers.settings import FinetuneSettings
 from compression.distillation.settings import RowsSettings
 from compression.experiments.jobs import Job, check_jobs, check_known, seed_number, settings_for, with_task_path
-from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid_file import (
     RUN_FIELDS,
     GridFile,
@@ -50,17 +49,22 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A grid ready to run. shared: task -> jobs to run before the task's runs."""
+    """A grid ready to run.
 
-    name: str
-    title: str
+    file: with the chosen values of its axes; settings: the fixed ones, with the flags; shared: task -> jobs to run
+    before the task's runs.
+    """
+
+    file: GridFile
     settings: dict[str, Any]
-    axes: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
     shared: dict[str, list[Job]]
     cells: tuple[Cell, ...]
-    table: TableLayout | None
-    quote: Quote | None
+
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        """Axis -> labels of its values."""
+        return {axis: tuple(map(label_of, values)) for axis, values in self.file.axes.items()}
 
     @property
     def timing(self) -> dict[str, Any]:
@@ -95,12 +99,10 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
         task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
     }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
-    axes = {axis: tuple(map(label_of, values)) for axis, values in file.axes.items()}
-    grid = Grid(file.name, file.title or file.name, fixed, axes, seeds, shared, cells, file.table, file.quote)
     timing = _timing(fixed)
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
-    return grid
+    return Grid(file, fixed, seeds, shared, cells)
 
 
 def _timing(settings: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import yaml
 
 from common.config import Settings, build, load_with_base, nearest, pairs, underscored
 from common.errors import UserError
+from compression.experiments.chain import ExperimentFile
 from compression.experiments.jobs import check_known
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.report.reference import quoted_figures
@@ -47,17 +48,9 @@ class Rule(Settings):
         return self
 
 
-class GridFile(Settings):
+class GridFile(ExperimentFile):
     """A YAML file of a grid in configs/experiments."""
 
-    name: str
-    """Name of the experiment's folder in the workspace."""
-    title: str = ""
-    """Heading of the report."""
-    settings: dict[str, Any] = {}
-    """Fixed settings. Those of compress.py are for the runs; task, augmented and all others reach the shared jobs."""
-    seeds: tuple[str | int, ...] = ()
-    """Seeds, by number or by the thesis's names: every cell runs once with each."""
     shared: tuple[dict[str, dict[str, Any] | None], ...] = ()
     """Jobs done once per task before the runs: splits, teacher, augmented rows, logits. A job with `for_tasks: [NAME]`
     is for those tasks only. A finetune job with `each_seed: true` trains a teacher for every seed; reports show their

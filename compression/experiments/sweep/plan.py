@@ -186,7 +186,7 @@ def _kind(task: str, threads: int, settings: dict[str, object]) -> _Kind:
 def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int) -> dict[str, Any]:
     """Return a sweep's numbers of runs, in all and by status, and the estimated seconds of the rest if known."""
     plan: dict[str, Any] = {
-        "name": grid.name,
+        "name": grid.file.name,
         "cells": len({tuple(cell.labels.items()) for cell in grid.cells}),
         "seeds": list(grid.seeds),
         "runs": len(grid.cells),
@@ -197,7 +197,7 @@ def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int) -> dict[
         "seconds": None,
     }
     try:
-        runs = distinct(plan_runs(grid, paths, grid.name, _teachers_by_name(grid), threads=threads))
+        runs = distinct(plan_runs(grid, paths, grid.file.name, _teachers_by_name(grid), threads=threads))
     except UserError as error:
         return {**plan, "inputs": str(error)}
     statuses = {run.id: run.folder.status() for run in runs}

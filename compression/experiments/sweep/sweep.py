@@ -49,11 +49,11 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
     grid = load_grid(path, settings.set_, settings.flags)
     check_observers(settings.observer)
     launcher = settings.launch()
-    name = settings.name or grid.name
+    name = settings.name or grid.file.name
     folder = settings.paths.experiment(name)
     record = ExperimentRecord(
         name=name,
-        title=grid.title,
+        title=grid.file.title or grid.file.name,
         kind="sweep",
         definition=described(path.name, parse_assignments(settings.set_)),
         files=definition_files(path),
@@ -62,8 +62,8 @@ def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
         axes=grid.axes,
         seeds=grid.seeds,
         runs=tuple(_recorded(cell, None, cell.flags) for cell in grid.cells),
-        table=grid.table,
-        quote=grid.quote,
+        table=grid.file.table,
+        quote=grid.file.quote,
     )
     check_name_is_free(folder, record.definition)
     with only_one(folder / "sweep", f"experiment {name}"):

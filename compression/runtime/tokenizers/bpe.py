@@ -32,7 +32,7 @@ class BytePairs:
         self._merges = Merges(characters, symbols, states)
         self.size = self._merges.size
         # Adjacent unknown characters are one token, so words are independent only if the space between them is known.
-        self._words = bool(flags & WORDS) and self._merges.has_id(SPACE)
+        self._words = bool(flags & WORDS) and SPACE in self._merges.ids
         self._cache: tuple[dict[str, tuple[int, ...]], dict[str, Splits]] = {}, {}
         """The ids of words, and the splits of those that have any. When it is full, it is replaced by another one,
         because other threads may read it."""

@@ -75,7 +75,7 @@ _CLASSES = _Classes()
 
 
 def _class_of(character: str) -> str:
-    if _is_space(character):
+    if character in _SPACES:
         return _SPACE
     category = unicodedata.category(character)
     if category == "Cn":
@@ -84,10 +84,6 @@ def _class_of(character: str) -> str:
             return _LETTER
         return _NUMBER if any(first <= code <= last for first, last in _LATER_NUMBERS) else _OTHER
     return {"L": _LETTER, "N": _NUMBER}.get(category[0], _OTHER)
-
-
-def _is_space(character: str) -> bool:
-    return character in _SPACES or character in "\t\n\v\f\r "
 
 
 _LATER_LETTERS = (

@@ -23,12 +23,8 @@ class Merges:
         self._order = {symbol: i for i, symbol in enumerate(symbols) if i >= characters}
         self._unused = {symbol for symbol, state in zip(symbols, states, strict=True) if state == UNUSED}
         used = [symbol for symbol, state in zip(symbols, states, strict=True) if state == USED]
-        self._ids = {symbol: i for i, symbol in enumerate(used, 1)}
+        self.ids = {symbol: i for i, symbol in enumerate(used, 1)}
         self.size = 1 + len(used)
-
-    def has_id(self, symbol: str) -> bool:
-        """Return whether a symbol has an id of its own."""
-        return symbol in self._ids
 
     def encode(self, text: str) -> tuple[tuple[int, ...], Splits]:
         """Return the ids of a text, and the two symbols that each unused piece on the way was merged from."""
@@ -38,7 +34,7 @@ class Merges:
         ids: list[int] = []
         after_unknown = False
         for symbol in symbols:
-            i = self._ids.get(symbol, 0)
+            i = self.ids.get(symbol, 0)
             if i or not after_unknown:
                 ids.append(i)
             after_unknown = not i

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -37,10 +38,7 @@ class FakeQuantized(Matrix):
         self.value = nn.Parameter(weight.clone())
         self.register_buffer("pruned", weight == 0)
         self.any_pruned = bool(self.pruned.any())
-        ranges = scheme.fit(weight)
-        self.ranges = tuple(ranges)
-        for name, tensor in ranges.items():
-            self.register_buffer(name, tensor)
+        self.update_ranges()
 
     def dense(self) -> torch.Tensor:
         """Return the quantized weights' values, with the gradient of the float weights."""
@@ -52,12 +50,13 @@ class FakeQuantized(Matrix):
 
     def quantized(self) -> Matrix:
         """Return the matrix to be saved."""
-        return self.scheme.code(self.value.detach(), {name: getattr(self, name) for name in self.ranges})
+        ranges = {name: tensor for name, tensor in self.named_buffers() if name != "pruned"}
+        return self.scheme.code(self.value.detach(), ranges)
 
     def update_ranges(self) -> None:
         """Fit the ranges to the weights as they are now."""
         for name, tensor in self.scheme.fit(self.value.detach()).items():
-            setattr(self, name, tensor)
+            self.register_buffer(name, tensor)
 
 
 class RangeUpdater(Callback):
@@ -92,12 +91,13 @@ class StudentBuilder:
         """inputs: part -> how its inputs are rounded, as in `round_inputs`."""
         self.context, self.inputs, self.calibration_rows = context, inputs, calibration_rows
         self.float = copy.deepcopy(context.student)
-        self._quantized: dict[tuple[str, Scheme], Matrix] = {}
         self.weights = {
             name: matrix.dense().detach().clone()
             for name, matrix in matrices(context.student)
             if name.split(".")[0] in parts
         }
+        self.quantized = functools.cache(lambda name, scheme: scheme.quantize(self.weights[name]))
+        """Name and scheme of a matrix -> the quantized one, cached because searches need the same ones many times."""
 
     def build(self, setting: Setting, tune: bool) -> None:
         """Set context.student to the student of this setting; with `tune`, train it for --tune-epochs."""
@@ -133,12 +133,6 @@ class StudentBuilder:
         finally:
             hook.remove()
         return torch.cat(seen)
-
-    def quantized(self, name: str, scheme: Scheme) -> Matrix:
-        """Return a quantized matrix. It is cached, since searches need the same matrices many times."""
-        if (name, scheme) not in self._quantized:
-            self._quantized[name, scheme] = scheme.quantize(self.weights[name])
-        return self._quantized[name, scheme]
 
     def average_bits(self, setting: Setting) -> float:
         """Return the average bits per weight over all matrices of the student; those not quantized have 32."""

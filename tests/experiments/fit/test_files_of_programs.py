@@ -82,31 +82,23 @@ def test_a_label_of_parts_is_left_out_with_a_note():
 # Other files of the same kinds. Each has the texts and labels of ROWS.
 QUOTED = [(f'"{text}"', f'"{label}"') for text, label in ROWS]
 SPACED = [(text, f" {label}") for text, label in ROWS]
+
+
+def with_header(text, label, rows=ROWS, delimiter=","):
+    """A CSV with these names of columns, and flags with the names as they are read: no quotes, single spaces."""
+    names = [" ".join(name.strip('"').split()) for name in (text, label)]
+    return "a.csv", lines((text, label), rows, delimiter), {"text": (names[0],), "label": names[1]}
+
+
 SAME = {
     "Excel's first line": ("a.csv", "sep=;\r\n" + lines(("text", "label"), ROWS, ";", "\r\n"), {}),
     "Excel's first line with a tab": ("a.csv", "sep=\t\n" + lines(("text", "label"), ROWS, "\t"), {}),
     "Excel's first line and a mark": ("a.csv", '\ufeff"sep=|"\n' + lines(("text", "label"), ROWS, "|"), {}),
-    "semicolons in a quoted header": (
-        "a.csv",
-        lines(('"text; all of it"', '"label; one"'), QUOTED),
-        {"text": ("text; all of it",), "label": "label; one"},
-    ),
-    "commas in a plain header": (
-        "a.csv",
-        lines(("text (a, b)", "label"), ROWS, ";"),
-        {"text": ("text (a, b)",), "label": "label"},
-    ),
+    "semicolons in a quoted header": with_header('"text; all of it"', '"label; one"', rows=QUOTED),
+    "commas in a plain header": with_header("text (a, b)", "label", delimiter=";"),
     "bars and commas in a quoted header": ("a.csv", lines(('"text|a,b"', "label"), ROWS, "\t"), {}),
-    "a newline in a header": (
-        "a.csv",
-        lines(('"text\nof it"', "label"), ROWS),
-        {"text": ("text of it",), "label": "label"},
-    ),
-    "two newlines in a header": (
-        "a.csv",
-        lines(('"the\r\n\r\ntext"', '"the\nlabel"'), ROWS),
-        {"text": ("the text",), "label": "the label"},
-    ),
+    "a newline in a header": with_header('"text\nof it"', "label"),
+    "two newlines in a header": with_header('"the\r\n\r\ntext"', '"the\nlabel"'),
     "a newline in a key": (
         "a.jsonl",
         "".join(json.dumps({"the\ntext": text, "label": label}) + "\n" for text, label in ROWS),

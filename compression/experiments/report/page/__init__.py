@@ -12,12 +12,11 @@ from compression.analysis.pictures import COLOURS, svg_markup
 from compression.experiments.report.models_table import label_tables, metric_heading, models_table, notes, summary
 from compression.experiments.report.pivot import Pivot
 from compression.experiments.report.pivot_layout import stage_label
-from compression.experiments.report.points import panels
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
 from compression.experiments.report.reliability import draw_reliability
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import SplitResults, mean
-from compression.experiments.report.skyline import draw_skylines, point_id
+from compression.experiments.report.skyline import draw_skylines, panels, point_id
 from compression.experiments.report.table import Entry, Head, Line, Table, heading_levels, number_entry, text_entry
 
 _HERE = Path(__file__).parent
@@ -70,7 +69,7 @@ def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> list[tuple[str, in
     done = {row["run_id"] for row in rows if row.get("run_id") is not None}
     cells = {str(run.cell) for run in record.runs}
     scored = {str(run.cell) for run in record.runs if run.id in done}
-    found = {
+    counts = {
         "runs": len(record.runs),
         "runs without a result": sum(run.id not in done for run in record.runs),
         "cells without any": len(cells - scored),
@@ -78,13 +77,13 @@ def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> list[tuple[str, in
         "jobs": len(record.jobs),
         "models scored": len({(row["task"], row["model"]) for row in rows}),
     }
-    return [(name, number) for name, number in found.items() if number]
+    return [(name, number) for name, number in counts.items() if number]
 
 
 def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
     """Return the skylines of a split as an <svg> element. prefix: prefix of its ids."""
     texts = {
-        point_id(number, index): point.about
+        point_id(number, index): point.description
         for number, panel in enumerate(panels([results], quote))
         for index, point in enumerate(panel.points)
     }
@@ -123,24 +122,24 @@ def _runs_table(record: ExperimentRecord, rows: Iterable[Row]) -> Table | None:
     """Return a table of a sweep's runs with their scores at each stage; None for a chain."""
     if not record.runs:
         return None
-    found = grouped((row for row in rows if row.get("run_id") is not None), lambda row: row["run_id"])
-    every = [row for own in found.values() for row in own]
+    by_run = grouped((row for row in rows if row.get("run_id") is not None), lambda row: row["run_id"])
+    every = [row for scored in by_run.values() for row in scored]
     metrics, stages = (list(dict.fromkeys(map(of, every))) for of in (_main_metric, stage_label))
     title = metric_heading(metrics[0]) if len(metrics) == 1 and metrics[0] else "Score × 100"
     axes = list(record.axes) or list(record.runs[0].cell)
 
     def line(run: RecordedRun) -> Line:
-        own = found.get(run.id or "", [])
-        scores = [_score([row for row in own if stage_label(row) == stage]) for stage in stages]
+        scored = by_run.get(run.id or "", [])
+        scores = [_score([row for row in scored if stage_label(row) == stage]) for stage in stages]
         entries = [
             *(text_entry(run.cell.get(axis)) for axis in axes),
             Entry(str(run.seed), run.seed),
             *(number_entry(score, ".2f", 0.01) for score in scores),
-            text_entry("done" if own else "missing"),
+            text_entry("done" if scored else "missing"),
             Entry(text_entry(run.id).text[:12], run.id),
         ]
         planned = [(f"run with seed {run.seed}", _setting_lines({**record.settings, **run.settings}))]
-        return Line(entries, "" if own else "missing", _details(own) or planned)
+        return Line(entries, "" if scored else "missing", _details(scored) or planned)
 
     heads = [Head((axis,), numeric=False) for axis in axes]
     heads += [Head((name,)) for name in ("seed", *(f"{title} ({stage})" for stage in stages))]
@@ -153,13 +152,13 @@ def _other_models(rows: Iterable[Row]) -> Table | None:
     others = (row for row in rows if row.get("run_id") is None)
     models = grouped(others, lambda row: (row["task"], row["model"]))
     lines = []
-    for own in models.values():
-        row, score = own[0], _score(own)
+    for scored in models.values():
+        row, score = scored[0], _score(scored)
         texts = [text_entry(row.get(field) and str(row[field])) for field in ("model", "task", "stage")]
         points = number_entry(score, ".2f", 0.01).text
         shown = points if score is None else f"{points} {_main_metric(row)}"
         entries = [*texts, number_entry(row.get("seed"), ".0f"), Entry(shown, score)]
-        lines.append(Line(entries, "teacher" if row.get("stage") == "teacher" else "", _details(own[:1])))
+        lines.append(Line(entries, "teacher" if row.get("stage") == "teacher" else "", _details(scored[:1])))
     heads = [Head((name,), numeric=False) for name in ("model", "task", "stage")]
     return Table("Models", [*heads, Head(("seed",)), Head(("score × 100",))], lines) if lines else None
 
@@ -169,7 +168,6 @@ def _main_metric(row: Row) -> str:
 
 
 def _score(rows: Sequence[Row]) -> float | None:
-    """Return the mean of the main metric over the test splits of one model."""
     return mean((row.get("metrics") or {}).get(_main_metric(row)) for row in rows)
 
 
@@ -177,11 +175,11 @@ def _details(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return the settings of a run's models: all of the first model's, and the others' differences from it."""
     models = {row["model"]: row.get("settings") or {} for row in rows}
     first = next(iter(models.values()), {})
-    found = []
+    details = []
     for number, (model, settings) in enumerate(models.items()):
         shown = {key: value for key, value in settings.items() if not number or first.get(key, key) != value}
-        found.append((model, _setting_lines(shown)))
-    return found if first else []
+        details.append((model, _setting_lines(shown)))
+    return details if first else []
 
 
 def _setting_lines(settings: Mapping[str, Any]) -> str:
@@ -189,10 +187,8 @@ def _setting_lines(settings: Mapping[str, Any]) -> str:
 
 
 def _setting_texts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings that are set, as names and texts."""
     return [(name, _value_text(value)) for name, value in settings.items() if value is not None]
 
 
 def _value_text(value: Any) -> str:
-    """Return a setting's value as JSON; text is not quoted."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

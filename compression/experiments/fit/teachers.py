@@ -11,11 +11,10 @@ import json
 import time
 
 import numpy as np
-import torch
 
 from common.config import Settings
 from common.data.split import Split
-from common.devices import pick_device
+from common.devices import best_precision, pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime, at_once
@@ -33,8 +32,8 @@ _LEAST_SECONDS = 30.0
 _FROZEN_SHARE, _FINE_TUNED_SHARE = 0.35, 0.35
 """Shares of the time left that reading all texts once, and fine-tuning, may take."""
 _MAX_TOKENS = 128
-_SAMPLE = 64
-"""Texts whose time is measured before the encoder reads all of them."""
+_BATCHES, _BATCH = 5, 16
+"""Batches of texts whose time is measured before the encoder reads all of them."""
 _EPOCHS, _BACKWARD = 3, 3.0
 """Epochs of fine-tuning, and the time of a training step in relation to a forward pass."""
 
@@ -135,13 +134,16 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     """Return the estimated seconds in which the encoder reads all texts once; infinite if it cannot be loaded."""
     settings = stages.settings
     source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
-    encoder = FrozenEncoder(source, pick_device(settings.cpu), torch.float32, _MAX_TOKENS)
-    step = max(1, len(texts) // _SAMPLE)
+    device = pick_device(settings.cpu)
+    encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
     encoder.vectors(texts[:4])  # the first call also prepares kernels
+    by_length = sorted(texts, key=len)
+    places = np.linspace(0, max(0, len(texts) - _BATCH), _BATCHES).astype(int)
+    batches = [by_length[place : place + _BATCH] for place in places]  # of similar lengths, as they are read later
     began = time.perf_counter()
-    sample = texts[::step][:_SAMPLE]
-    encoder.vectors(sample)
-    return (time.perf_counter() - began) * len(texts) / len(sample)
+    for batch in batches:
+        encoder.vectors(batch)
+    return (time.perf_counter() - began) * len(texts) / sum(map(len, batches))
 
 
 def _validation_score(stages: Stages) -> float:

@@ -156,6 +156,14 @@ def test_rows_without_a_label_are_not_read_and_some_are_needed():
         choose_ngrams(rows_of(["a"], np.array([[1]]), kind=TAGS), 9, 9)
 
 
+def test_words_alone():
+    texts, labels = zip(*tiny.sentences(100), strict=True)
+    words = choose_ngrams(rows_of([*texts], labels), 20, 9, only_words=True)
+    assert {*tiny.GOOD, *tiny.BAD} < set(words.pieces)
+    assert all(word.isalnum() or word == "!" for word in words.pieces[1:])
+    assert words.bits == 15
+
+
 # Packing
 
 

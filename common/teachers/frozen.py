@@ -56,7 +56,7 @@ class FrozenEncoder:
 class FrozenVectors:
     """The vectors of rows as features. `vectors_of`: `FrozenEncoder.vectors`, or a cache of these."""
 
-    strength = 30.0
+    strength = 10.0
 
     def __init__(self, vectors_of: VectorsOf) -> None:
         self.vectors_of = vectors_of

@@ -27,7 +27,7 @@ from common.teachers.load import load_teacher
 from common.teachers.logits import saved_logits
 from common.training.calibration import DIGITS
 from common.training.metrics import agreement
-from common.training.models import ModelConfig, members_of, read_config
+from common.training.models import ModelConfig, is_linear, members_of, read_config
 from compression.evaluation.flops import flops, multiply_out
 from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
@@ -87,11 +87,14 @@ def with_speeds(
 ) -> list[dict[str, Any]]:
     """Return a model's rows with the field `speed`: a student's packed file is timed, or the teacher itself.
 
-    Speeds are measured on one CPU thread; a teacher imported as logits has none. Raises UserError for a student that
-    --runtime cannot read.
+    Speeds are measured on one CPU thread; a teacher imported as logits and a linear one have none. Raises UserError for
+    a student that --runtime cannot read.
     """
     if config.imported:
         say(f"{config.name}: not timed, it was imported as logits")
+        return rows
+    if any(map(is_linear, (folder, *members_of(folder)))):
+        say(f"{config.name}: not timed, the vectors of a linear teacher's texts may be cached")
         return rows
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]

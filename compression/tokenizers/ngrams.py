@@ -90,8 +90,8 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: boo
     by_class = _marked(class_of_label, row_of_label, int(class_of_label.max()) + 1, len(rows))
     words, word_of, text_of = _words(rows)
     row_of = text_of % len(rows)  # for pairs, second texts come after all first ones
-    ngrams, of_words = _ngrams_of_words(words)
-    follows = np.flatnonzero(text_of[1:] == text_of[:-1]) + 1
+    ngrams, of_words = (words, None) if only_words else _ngrams_of_words(words)
+    follows = np.flatnonzero((text_of[1:] == text_of[:-1]) & (not only_words)) + 1  # places with a word before them
     neighbours, pair_of = np.unique(word_of[follows - 1] * len(words) + word_of[follows], return_inverse=True)
     in_words = _marked(row_of, word_of, len(rows), len(words))
     in_pairs = _marked(row_of[follows], pair_of, len(rows), len(neighbours))
@@ -103,32 +103,29 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: boo
             return ngrams[index]
         return " ".join(words[word] for word in divmod(int(neighbours[index - len(ngrams)]), len(words)))
 
-    is_candidate = np.ones(len(scores), bool)
-    if only_words:
-        is_candidate[: len(ngrams)] = [not ngram.startswith("#") or ngram == "#" for ngram in ngrams]
-        is_candidate[len(ngrams) :] = False
-    candidates = np.flatnonzero(is_candidate & (on_rows > 1))
+    candidates = np.flatnonzero(on_rows > 1)
     if len(candidates) < vocab_size - 1:
-        candidates = np.flatnonzero(is_candidate)
+        candidates = np.arange(len(scores))
     best = _at_least(scores, candidates, 2 * vocab_size)  # some have the fingerprint of a better one
     ranked = [text for _, text in sorted((-scores[index], text_of_ngram(index)) for index in best)]
-    return _with_different_fingerprints(
-        ranked, vocab_size - 1, max_tokens, _SPARE_BITS_OF_WORDS if only_words else SPARE_BITS
-    )
+    spare_bits = _SPARE_BITS_OF_WORDS if only_words else SPARE_BITS
+    return _with_different_fingerprints(ranked, vocab_size - 1, max_tokens, spare_bits)
 
 
 def _with_different_fingerprints(ranked: Sequence[str], most: int, max_tokens: int, spare_bits: int) -> NGramTokenizer:
     """Return the first n-grams, at most `most`, without those that have the fingerprint of an earlier one."""
     if not ranked:
         raise UserError("--embedding-type ngrams: the training rows have no words")
-    count, chosen = 0, dict.fromkeys(range(min(most, len(ranked))), "")
-    while len(chosen) != count:  # fewer n-grams have shorter fingerprints, of which more are equal
-        count = len(chosen)
+    count = min(most, len(ranked))
+    while True:
         bits, chosen = fingerprint_bits(count, spare_bits), {}
         for ngram in ranked:
             chosen.setdefault(fingerprint_of(ngram, bits), ngram)
             if len(chosen) == count:
                 break
+        if len(chosen) == count:
+            break
+        count = len(chosen)  # fewer n-grams have shorter fingerprints, of which more may be equal
     if count < most:
         say(f"the training rows have only {count:,} n-grams: the vocabulary has {count + 1:,} rows, not {most + 1:,}")
     return NGramTokenizer([chosen[fingerprint] for fingerprint in sorted(chosen)], bits, max_tokens)

@@ -75,9 +75,9 @@ def test_quantized_students_are_exported_too(tmp_path, arch):
     compare(made.write_student(tmp_path / "s", arch, "hash", "affine-row"), [[batch("hash", 7, 7, 1)]])
 
 
-@pytest.mark.parametrize("embedding", ["hash", "char"])
-def test_text_through_the_folders_tokenizer(tmp_path, embedding):
-    folder = made.write_student(tmp_path / "s", "rnn", embedding)
+@pytest.mark.parametrize(("arch", "embedding"), [("rnn", "hash"), ("rnn", "char"), ("ffn", "ngrams")])
+def test_text_through_the_folders_tokenizer(tmp_path, arch, embedding):
+    folder = made.write_student(tmp_path / "s", arch, embedding)
     encoded = load_student(folder, torch.device("cpu"))[1].encode(["A gorgeous, witty film!", "", "dull"])
     compare(folder, [[encoded.pad(np.arange(3))]])
 

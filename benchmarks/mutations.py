@@ -160,6 +160,7 @@ def write_students(path: Path) -> None:
     kinds += [(arch, "char", {"kind": "tags"}) for arch in made.ARCHS if arch != "ffn"]
     kinds += [(arch, "char", {"pair": True, **layout}) for arch, layout in made.tiny.LAYOUTS]
     kinds += [("ffn", "hash", {}) for _ in made.FORMS] + [("ffn", "char", {"labels": []})]
+    kinds += [("ffn", "ngrams", {}), ("ffn", "ngrams", {"pair": True, "pooling": "both"})]
     kinds += [(arch, "hash", {"kind": "multilabel"}) for arch in ("ffn", "bilstm")]
     sizes = {**SIZES, "max_tokens": 24, "model": made.pieces(vocab_size=72)}
     small = {"encoder_hidden_dim": 4, "heads": 2, "layers": 2, "iterations": 2, "intermediate_dim": 3, "adapters": 2}

@@ -32,7 +32,7 @@ _FILLED = 0.97
 _NARROWEST = 4
 FEWEST_TOKENS = 100
 _MOST_TOKENS = 60_000
-_BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15}
+_BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15, "max_tokens": 2048}
 _PIECES = {"embedding_type": "bpe", "bpe_source": "train"}
 _SINGLE: dict[str, dict[str, Any]] = {
     "n-grams": {**_BAG, "embedding_type": "ngrams"},

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
+import math
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,14 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.progress import show_bars
 from common.stopping import graceful
-from common.store.files import files_in
-from common.store.settings import StageSettings
+from common.store.files import files_in, whole_file
+from common.store.settings import StageSettings, WorkspaceSettings
 from compression.experiments.jobs import Job, check_jobs, job_class
+
+if typing.TYPE_CHECKING:
+    import pyarrow as pa
+
+    from compression.experiments.fit.result import FitResult
 
 __all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
            "quantize"]  # fmt: skip
@@ -148,18 +155,62 @@ def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str
         return evaluate(checked)
 
 
-def fit(**settings: Any) -> Any:
-    """Train a packed classifier of at most `max_bytes` on a labelled file. settings: those of `experiment.py fit`.
+def fit(texts: Iterable[Any] | None = None, labels: Iterable[Any] | None = None, **settings: Any) -> FitResult:
+    """Train a packed classifier of at most `max_bytes` on labelled texts, or on a labelled file.
 
-    Example: fit(file="reviews.csv", text="review", label="verdict", max_bytes=32_000, minutes=15, output="reviews.fwt")
+    texts: one text or a pair of texts a row, such as a list or a column of a table; labels: a label, a list of labels
+    or a number a row, None where it is unknown; settings: those of `experiment.py fit`, `file` among them if there are
+    no texts. Returns the result: its scores, its packed files, and `predict`. Raises UserError as the command does.
+
+    Example: fit(frame["review"], frame["verdict"], max_bytes=32_000, minutes=5, output="reviews.fwt")
     """
     from compression.experiments.fit.settings import FitSettings
 
+    if (texts is None) != (labels is None) or (texts is None) == ("file" not in settings):
+        raise UserError("fit takes texts and labels, or a file")
+    if texts is not None and labels is not None:
+        columns, table = _table(list(texts), list(labels))
+        folder = Path(settings.get("workspace", WorkspaceSettings().workspace))
+        settings |= {"text": columns, "label": "label", "file": _written(table, folder)}
     checked = build(FitSettings, _as_typed(FitSettings, settings))
     with _running():
         from compression.experiments.fit.fit import fit, plan_fit
 
         return plan_fit(checked) if checked.dry_run else fit(checked)
+
+
+def _table(texts: list[Any], labels: list[Any]) -> tuple[tuple[str, ...], pa.Table]:
+    """Return the names of the columns of texts, and texts and labels as a table."""
+    import pyarrow as pa
+
+    if len(texts) != len(labels):
+        raise UserError(f"fit: {len(texts):,} texts, but {len(labels):,} labels")
+    pairs = any(isinstance(text, tuple | list) for text in texts)
+    columns = {"text": texts} if not pairs else dict(zip(("text1", "text2"), zip(*texts, strict=True), strict=True))
+    several = any(isinstance(label, tuple | list) for label in labels)
+    values = [None if _is_missing(label) else label if several else str(label) for label in labels]
+    try:
+        return tuple(columns), pa.table({**columns, "label": values})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise UserError(f"fit: texts and labels are not of one kind ({error})") from None
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or (isinstance(label, float) and math.isnan(label))
+
+
+def _written(table: pa.Table, workspace: Path) -> Path:
+    """Write a table to a file of the workspace that its content names. Returns the path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    content = sink.getvalue().to_pybytes()
+    path = workspace / "fit" / f"{hashlib.sha256(content).hexdigest()[:12]}.parquet"
+    with whole_file(path) as partial:
+        partial.write_bytes(content)
+    return path
 
 
 def _act(action: str, student: Built | str | None, settings: dict[str, Any]) -> Built:

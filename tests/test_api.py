@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import own_task
 import pytest
 import tiny
 
@@ -90,3 +91,21 @@ def test_functions_are_listed_and_nothing_else_is_there():
     assert set(compression.__all__) <= set(dir(compression))
     with pytest.raises(AttributeError, match="has no attribute 'distil'"):
         _ = compression.distil
+
+
+def test_texts_and_labels_in_memory_are_fitted(tmp_path, monkeypatch):
+    monkeypatch.setattr("compression.experiments.fit.search._STEPS", 100)
+    rows = own_task.labelled_rows(200)
+    texts, labels = [text for text, _ in rows], [label for _, label in rows]
+    settings = {"max_bytes": 4000, "minutes": 0.5, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
+    result = compression.fit(texts, [*labels[:-1], None], **settings)
+    assert result.bytes <= 4000
+    assert set(result.predict(texts[:9])) <= set(labels)
+    with pytest.raises(UserError, match="200 texts, but 3 labels"):
+        compression.fit(texts, labels[:3], **settings)
+    with pytest.raises(UserError, match="fit takes texts and labels, or a file"):
+        compression.fit(texts, **settings)
+    with pytest.raises(UserError, match="texts and labels are not of one kind"):
+        compression.fit([*texts[:-1], 3], labels, **settings)
+    pairs = compression.fit([(text, text[::-1]) for text in texts], labels, **settings, dry_run=True)
+    assert pairs["texts"] == ["text1", "text2"]

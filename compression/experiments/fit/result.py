@@ -12,6 +12,8 @@ from common.store.files import whole_file
 from compression.experiments.commands import packed_commands
 from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
+from compression.runtime import load
+from compression.runtime.model import Texts
 
 
 class Packed(Settings):
@@ -91,6 +93,10 @@ class FitResult(Settings):
     def output(self) -> str:
         """Path of the recommended packed file."""
         return self.best.output
+
+    def predict(self, texts: Texts) -> list[Any]:
+        """Return the recommended packed file's answer to each text, as `compression.runtime` does."""
+        return load(self.output).predict(texts)
 
     @property
     def commands(self) -> list[str]:

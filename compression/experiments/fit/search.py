@@ -39,7 +39,7 @@ _USUAL_EPOCHS = (15, 40)
 _FEWEST_EPOCHS = 3
 """A slow student is tried if there is time for so many."""
 _SHARE = 0.25
-"""Share of the time left that one training may take."""
+"""Share of the time left that the training of a kind may take; that of a variation may take all of it."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
@@ -112,7 +112,7 @@ class Search:
             improved = False
             for change, candidate in self._changes():
                 before = self.ranked()[0]
-                if self._epochs(candidate) < _FEWER * before.epochs:
+                if self._epochs(candidate, share=1) < _FEWER * before.epochs:
                     return self._packed()
                 self._train(candidate, change)
                 improved |= self.ranked()[0] is not before
@@ -137,15 +137,15 @@ class Search:
                 tried.append(current[name].flags)
                 yield name, current[name]
 
-    def _epochs(self, candidate: Candidate) -> int:
-        """Return the number of epochs that a candidate is trained for."""
+    def _epochs(self, candidate: Candidate, share: float = _SHARE) -> int:
+        """Return the number of epochs that a candidate is trained for, in a share of the time left."""
         steps = math.ceil(self.rows / self.batch_size)
         usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
         arch = candidate.flags["student_arch"]
         measured = self.epoch_seconds or {"ffn": self.rows / _ROWS_A_SECOND}
         reference = min(measured, key=lambda name: _SLOWER[name])
         epoch = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
-        return min(round(usual * candidate.flags.get("epochs", 1.0)), int(_SHARE * self.left / epoch))
+        return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
 
     def _train(self, candidate: Candidate, change: str, must: bool = False) -> None:
         """Train a candidate, if there is time, and add it with its score to the trained ones. must: for one epoch."""
@@ -159,13 +159,14 @@ class Search:
 
     def _distilled(self, name: str, candidate: Candidate, change: str, must: bool) -> Trained:
         """Return a candidate with its result, or with a note on why there is none. must: train it for one epoch."""
-        epochs = 1 if must else self._epochs(candidate)
+        share = 1 if change else _SHARE
+        epochs = 1 if must else self._epochs(candidate, share)
         student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
         if epochs < 1:
             return student.model_copy(update={"note": "no time left"})
         flags = {**self._flags(candidate), "epochs": epochs, "patience": epochs, "model_name": name}
         flags["compression_actions"] = ("distill",)
-        limit = None if must else _OVER * _SHARE * self.left + 1
+        limit = None if must else min(1, _OVER * share) * self.left + 1
         began = time.perf_counter()
         try:
             with threads(1):  # of small students, each operation is too short for several

@@ -55,7 +55,6 @@ VARIATIONS: tuple[tuple[str, dict[str, float]], ...] = (
     ("more word dropout", {"word_dropout": 2.0}),
     ("closer to the teacher", {"alpha": 0.4}),
     ("more dropout", {"dropout": 2.5}),
-    ("slower", {"lr": 0.5}),
 )
 """Changes that are tried on the best student: factors of its settings."""
 
@@ -80,6 +79,7 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
     fitted = []
     for student, kind in (_PAIRS if task.pair else _SINGLE).items():
         flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": 0.5}
+        flags["epochs"] = 1.0  # in relation to the usual number
         if kind["student_arch"] != "ffn":
             flags |= {"embedding_dim": max(4, dim // 2), "encoder_hidden_dim": encoder}
         if kind.get("pair_encoder") == "align":

@@ -91,6 +91,10 @@ def pretrain(world):
     compress(tiny.compress_settings(workspace=world.workspace, compression_actions=("pretrain",), **values))
 
 
+def cross_fit(world):
+    world.preprocess(model_name="linear", generate_loss=("processed",), folds=2)
+
+
 def score(world):
     for name in ("s", "both"):
         settings = {"task": "sst-2", "workspace": world.workspace, "cpu": True, "loadbar": False, "force": True}
@@ -110,6 +114,9 @@ STEPS = {
     "ImportedLogits": import_logits,
     "Finetune": lambda world: world.finetune(),
     "FairseqFinetune": lambda world: world.finetune(encoder=world.roberta, precision="auto"),
+    "Linear": lambda world: world.finetune(encoder="linear"),
+    "Frozen": lambda world: world.finetune(frozen=True),
+    "CrossFittedLogits": cross_fit,
     "Assist": lambda world: world.finetune(teacher="tiny-bert", augmented="tinybert"),
     "Adopt": lambda world: world.finetune(encoder="sst-2/tiny-bert", as_is=True),
     "Ensemble": lambda world: world.finetune("again", ensemble=("tiny-bert", "other")),
@@ -163,6 +170,7 @@ def taught(prepared, encoder, tmp_path_factory):
     world = World(tiny.copy_workspace(prepared, tmp_path_factory.mktemp("taught") / "w"), None, encoder, None, None)
     world.finetune("other")
     world.finetune("both", ensemble=("tiny-bert", "other"))
+    world.finetune("linear", encoder="linear")
     values = tiny.small(model_name="s", **GUIDED)
     compress(tiny.compress_settings(task="sst-2", workspace=world.workspace, **values))
     return world.workspace

@@ -41,7 +41,8 @@ ANSWERS = {
 
 def save(folder, task, labels, pair, arch="ffn", task_kind=None, f1=False, **given):
     sizes = {"embedding_dim": 6, "encoder_hidden_dim": 5, "vocab_size": 90, "cls_hidden_dim": 7, "max_tokens": 50}
-    settings = StudentSettings(embedding_type="hash", pooling="max", **sizes, **given)
+    pooling = "mean" if arch == "ffn" else "max"
+    settings = StudentSettings(embedding_type="hash", pooling=pooling, **sizes, **given)
     torch.manual_seed(3)
     kind = registry.KINDS[task_kind or ("labels" if labels else "numbers")]
     student = Student(arch, settings, kind.outputs(labels), pair, kind.by_word)

@@ -16,6 +16,7 @@ from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
+from common.kinds.registry import MULTILABEL
 from common.progress import say, side_task
 from common.stopping import at_once
 from common.store.files import file_sha256
@@ -25,7 +26,8 @@ from compression.augmentation.label_shift import recorded_labels
 from compression.experiments.commands import example
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
-from compression.experiments.fit.detect import FileContents, labels_of, without_labels
+from compression.experiments.fit.detect import FileContents
+from compression.experiments.fit.labels import labels_of, without_labels
 from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
@@ -156,7 +158,11 @@ def in_words(contents: FileContents) -> str:
     if contents.range is not None:
         return f"{texts}, numbers from {contents.range[0]:g} to {contents.range[1]:g} ({contents.label})"
     shown = ", ".join(contents.labels[:8]) + (", ..." if len(contents.labels) > 8 else "")
-    number = f"any number of {len(contents.labels)} labels" if contents.multilabel else f"{len(contents.labels)} labels"
+    number = (
+        f"any number of {len(contents.labels)} labels"
+        if contents.kind == MULTILABEL.name
+        else f"{len(contents.labels)} labels"
+    )
     return f"{texts}, {number} ({contents.label}: {shown})"
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from compression.experiments.fit.data import draw
-from compression.experiments.fit.detect import FEWEST_OF_LABEL, FEWEST_ROWS, detect, usual_labels
+from compression.experiments.fit.detect import FEWEST_ROWS, detect
+from compression.experiments.fit.labels import FEWEST_OF_LABEL, usual_labels
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table, read_any
 

@@ -18,7 +18,8 @@ from common.data.readers.tables import read_source
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL
 from compression.experiments.fit.data import draw, with_test, write_task
-from compression.experiments.fit.detect import detect, labels_of, read_rows
+from compression.experiments.fit.detect import detect
+from compression.experiments.fit.labels import labels_of, read_rows
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import read_any
 
@@ -47,7 +48,7 @@ def test_lists_of_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
     if suffix in ("jsonl", "parquet"):  # only lists can be missing
         rows = [(text, labels if i % 7 else None) for i, (text, labels) in enumerate(rows)]
     what = found(tmp_path / f"r.{suffix}", rows)
-    assert what.multilabel
+    assert what.kind == "multilabel"
     assert (what.texts, what.label, what.range) == (("review",), "verdict", None)
     assert what.labels == tuple(sorted(tiny_labels.LABELS))
     assert what.values == [(text, None if labels is None else tuple(labels)) for text, labels in rows]
@@ -72,19 +73,19 @@ def test_the_task_that_is_written_reads_back(tmp_path):
 def test_lists_of_one_label_are_labels(tmp_path):
     rows = [(text, [label]) for text, label in zip(TEXTS[:100], itertools.cycle(["bad", "good"]))]
     what = found(tmp_path / "r.jsonl", rows)
-    assert not what.multilabel
+    assert what.kind == "labels"
     assert what.labels == ("bad", "good")
     assert what.values == [(text, labels[0]) for text, labels in rows]
     assert what.notes == ("Every list has one label: a text has one of the labels, not any number of them.",)
-    assert found(tmp_path / "r.jsonl", rows, kind="multilabel").multilabel
-    assert found(tmp_path / "r.jsonl", [*rows, (TEXTS[100], [])]).multilabel
+    assert found(tmp_path / "r.jsonl", rows, kind="multilabel").kind == "multilabel"
+    assert found(tmp_path / "r.jsonl", [*rows, (TEXTS[100], [])]).kind == "multilabel"
 
 
 def test_a_bar_joins_labels_only_where_they_are_seen_elsewhere_too(tmp_path):
     def labels(cells, **given):
         rows = [(text, cell) for text, cell in zip(TEXTS[:120], itertools.cycle(cells))]
         what = found(tmp_path / "r.csv", rows, **given)
-        return what.multilabel, what.labels
+        return what.kind == "multilabel", what.labels
 
     assert labels(["a", "b|a", "b", ""]) == (True, ("a", "b"))
     assert labels(["a|b", "c"]) == (False, ("a|b", "c"))
@@ -103,7 +104,7 @@ def test_a_rare_label_is_left_out_of_lists_and_of_the_test_file(tmp_path):
     assert what.notes == ("Labels on fewer than 5 rows are left out: 'odd' (2 rows).",)
     held_out = [(TEXTS[102], ["odd", "b"]), (TEXTS[103], []), (TEXTS[104], ["odd"]), (TEXTS[105], None)]
     path = write(tmp_path / "t.jsonl", held_out)
-    test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.multilabel), what, path).test
+    test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.kind), what, path).test
     assert test == [(TEXTS[102], ("b",)), (TEXTS[103], ())]
     with pytest.raises(UserError, match="label 'c' is not one of a, b"):
         with_test([(TEXTS[0], ("a", "c"))], what, path)

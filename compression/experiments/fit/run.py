@@ -23,19 +23,20 @@ from common.store.files import file_sha256
 from common.tables import text_table
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
+from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.detect import FileContents
 from compression.experiments.fit.labels import labels_of, without_labels
-from compression.experiments.fit.result import FitResult, Packed, write_output
+from compression.experiments.fit.page import analyse, write_fit_report
+from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
 from compression.experiments.fit.students import candidates
 from compression.experiments.fit.teachers import Taught, teach
-from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
 
@@ -97,7 +98,7 @@ def run_fit(
         update={
             "jobs": stages.done.jobs,
             "labels": recorded_labels(settings.paths, labels),
-            "summary": (*result.summary(), result.tried_students()),
+            "summary": tuple(result.summary()),
         }
     )
     write_record(folder, experiment)
@@ -105,7 +106,7 @@ def run_fit(
     result = result.model_copy(update={"seconds": round(clock.used, 1)})
     state.save("result", result)
     with side_task("the report"):
-        write_report(folder, rows, experiment)
+        write_fit_report(folder, rows, experiment, result)
     return result
 
 
@@ -205,6 +206,12 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     best = max(size.validation for size in sizes)
     tolerable = [size for size in sizes if size.validation >= best - settings.tolerable / 100]
     baselines = state.decide("baselines", tuple[Baseline, ...], lambda: score_baselines(stages, train))
+    chosen = sizes.index(min(tolerable, key=lambda size: size.bytes))
+    test = load_split(paths, task, "test")
+    analysis = Analysis()
+    with side_task("the analysis of the answers"):
+        row = next(row for row in rows if row["model"] == sizes[chosen].model)
+        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row))
     result = FitResult(
         name=settings.experiment,
         file=paths.relative(settings.file),
@@ -214,11 +221,12 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         stages=stages.done.seconds,
         tried=tuple(tried),
         sizes=tuple(sizes),
-        chosen=sizes.index(min(tolerable, key=lambda size: size.bytes)),
+        chosen=chosen,
         metric=task.all_metrics[0],
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
-        majority=majority_share(load_split(paths, task, "test")) if task.kind.one_class else None,
+        majority=majority_share(test) if task.kind.one_class else None,
         baselines=baselines,
+        analysis=analysis,
         seconds=round(clock.used, 1),
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),

@@ -113,11 +113,11 @@ def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, re
 
 
 def labels_table(analysis: Analysis) -> Table:
-    """Return a table of precision, recall, F1 and rows of each label; without lines for numbers."""
+    """Return a table of precision, recall, F1 and rows of each label, the lowest F1 first; no lines for numbers."""
     heads = [Head(("Label",), numeric=False), *(Head((name,)) for name in ("Precision, %", "Recall, %", "F1, %"))]
     lines = [
         Line([text_entry(one.label), *(number_entry(share, ".1%") for share in shares), number_entry(one.rows)])
-        for one in analysis.per_label
+        for one in sorted(analysis.per_label, key=lambda label: label.f1)
         for shares in [(one.precision, one.recall, one.f1)]
     ]
     return Table("Labels of the test rows", [*heads, Head(("Rows",))], lines)

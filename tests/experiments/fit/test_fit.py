@@ -292,7 +292,9 @@ def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
     signs = {"up": "\U0001f600", "down": "\U0001f620"}
     rows = [(signs[name] + " " + "\U0001f697" * (i % 9), name) for i in range(80) for name in signs]
     monkeypatch.setattr("compression.experiments.fit.baselines._fasttext", lambda *splits: 1 / 0)
-    monkeypatch.setattr("compression.experiments.report.draw_reliability", lambda *results: Path("no font").read_bytes())
+    monkeypatch.setattr(
+        "compression.experiments.report.draw_reliability", lambda *results: Path("no font").read_bytes()
+    )
     given = settings(tmp_path, rows, "none", minutes=0.5, max_bytes=4000)
     result = fit(given)
     assert (tmp_path / "reviews.fwt").stat().st_size == result.bytes

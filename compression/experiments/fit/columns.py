@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from common.data.readers.records import column_indices, is_missing
-from common.data.text import text_key, words_in
+from common.data.text import normalise, text_key, words_in
 from common.errors import UserError
 from compression.experiments.fit.labels import is_number
 from compression.experiments.fit.table import Table
@@ -14,6 +15,9 @@ from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
 _LABEL_NAMES = ("label", "labels", "class", "category", "target")
+LABEL_COLUMNS = "label columns"
+"""Name of the column of lists that several columns of labels become."""
+_YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 _LONG = 3.0
 """Mean number of words from which on a column counts as texts."""
 
@@ -23,9 +27,36 @@ def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str,
     return tuple(table.header[index] for index in column_indices(f"{flag}: {table.path}", table.header, columns))
 
 
-def guess_text(table: Table, label: str | None) -> str:
+def with_lists(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table with a further column of lists: the names of those of the columns whose cells say yes.
+
+    An empty cell says no in a column without another word for it. Elsewhere it says nothing, and a row of such cells
+    has None. Raises UserError, which names row and column, for a cell that says neither.
+    """
+    names = named_columns(table, "--label", columns)
+    cells = {name: [_as_word(cell) for cell in table.column(name)] for name in names}
+    no = {name: _NO if set(_NO) & set(cells[name]) else ("",) for name in names}
+    rows = []
+    for number, (row, *words) in enumerate(zip(table.rows, *cells.values(), strict=True), 1):
+        answers = dict(zip(names, words, strict=True))
+        unknown = not any(words) and ("",) not in no.values()
+        for name, word in answers.items():
+            if not unknown and word not in (*_YES, *no[name]):
+                raise UserError(
+                    f"{table.path} row {number}: column {name!r} has {word[:80]!r}, which says neither yes nor no "
+                    "(1 or 0, true or false, yes or no, x or an empty cell)"
+                )
+        rows.append([*row, None if unknown else [name for name, word in answers.items() if word in _YES]])
+    return dataclasses.replace(table, header=[*table.header, LABEL_COLUMNS], rows=rows)
+
+
+def _as_word(cell: Any) -> str:
+    return "" if is_missing(cell) else normalise(str(cell)).lower()
+
+
+def guess_text(table: Table, labels: Sequence[str]) -> str:
     """Return the text column. Raises UserError if it is ambiguous."""
-    others = [name for name in _usable_names(table) if name != label]
+    others = [name for name in _usable_names(table) if name not in labels]
     long = [name for name in others if _mean_words(table.column(name)) >= _LONG]
     named = [name for name in others if name.lower() in _TEXT_NAMES]
     exact = [name for name in long if name.lower() == "text"]

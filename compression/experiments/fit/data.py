@@ -6,7 +6,6 @@ This module imports no heavy library, so that errors in the user's file are repo
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from common.seeds import derive
 from common.store.files import whole_file, write_text
+from compression.experiments.fit.columns import with_lists
 from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, detect, table_notes
 from compression.experiments.fit.labels import (
     Row,
@@ -34,7 +34,7 @@ from compression.experiments.fit.labels import (
     without_labels,
 )
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import read_any
+from compression.experiments.fit.table import MOST_BYTES, Table, read_any
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -49,9 +49,11 @@ _MOST_WORDS = 2_000_000
 
 def read_contents(settings: FitSettings) -> FileContents:
     """Return the contents of the file. Raises UserError if nothing can be learned from it."""
-    read = functools.partial(
-        read_any, seed=settings.seed, delimiter=settings.delimiter, header=settings.header, columns=settings.columns
-    )
+
+    def read(path: Path) -> Table:
+        table = read_any(path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns)
+        return with_lists(table, settings.label) if len(settings.label) > 1 else table
+
     contents = detect(read(settings.file), settings)
     if settings.test is not None:
         table = read(settings.test)

@@ -13,7 +13,7 @@ from common.data.tasks import JOINED_BY
 from common.data.text import text_key
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.columns import check_texts, guess_label, guess_text, named_columns
+from compression.experiments.fit.columns import LABEL_COLUMNS, check_texts, guess_label, guess_text, named_columns
 from compression.experiments.fit.labels import (
     FEWEST_OF_LABEL,
     Row,
@@ -76,16 +76,18 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     --label; and for texts that are numbers, a single class, labels that look like an id, or too few rows.
     """
     texts = named_columns(table, "--text", settings.text) or (guess_text(table, settings.label),)
-    named = named_columns(table, "--label", (settings.label,)) if settings.label else ()
-    label = named[0] if named else guess_label(table, texts)
+    columns = named_columns(table, "--label", settings.label) or (guess_label(table, texts),)
+    label, kind = (columns[0], settings.kind) if len(columns) == 1 else (LABEL_COLUMNS, MULTILABEL.name)
     for name in texts:
         check_texts(table, name)
-    kind = MULTILABEL.name if has_lists(table, label, settings.kind, settings.separator) else settings.kind
+    if has_lists(table, label, kind, settings.separator):
+        kind = MULTILABEL.name
     rows = read_rows(table, texts, label, kind, settings.separator)
     usable = [row for row in rows if all(row[:-1])]
-    counts = Counter(itertools.chain.from_iterable(map(labels_of, usable)))
+    counts = Counter(dict.fromkeys(columns, 0) if label == LABEL_COLUMNS else {})
+    counts.update(itertools.chain.from_iterable(map(labels_of, usable)))
     where = f"{table.path}: column {label!r}"
-    if not counts:
+    if not counts.total():
         raise UserError(f"{where} is empty: no row has a label")
     if (labelled := sum(row[-1] is not None for row in usable)) < FEWEST_ROWS:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from common.data.readers.records import column_indices, is_missing
-from common.data.text import normalise, text_key, words_in
+from common.data.text import text_key, words_in
 from common.errors import UserError
 from compression.experiments.fit.labels import is_number
 from compression.experiments.fit.table import Table
@@ -28,30 +29,38 @@ def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str,
 
 
 def with_lists(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table with a further column of lists: the names of those of the columns whose cells say yes.
+    """Return a table with a further column of lists: the names of those of the columns that say yes.
 
-    An empty cell says no in a column without another word for it. Elsewhere it says nothing, and a row of such cells
-    has None. Raises UserError, which names row and column, for a cell that says neither.
+    In a row without a word in any of them, the list is None, unless an empty cell says no. Raises UserError, which
+    names row and column, for a cell that says neither yes nor no.
     """
     names = named_columns(table, "--label", columns)
-    cells = {name: [_as_word(cell) for cell in table.column(name)] for name in names}
-    no = {name: _NO if set(_NO) & set(cells[name]) else ("",) for name in names}
+    by_column = [_yes_or_no(table, name) for name in names]
     rows = []
-    for number, (row, *words) in enumerate(zip(table.rows, *cells.values(), strict=True), 1):
-        answers = dict(zip(names, words, strict=True))
-        unknown = not any(words) and ("",) not in no.values()
-        for name, word in answers.items():
-            if not unknown and word not in (*_YES, *no[name]):
-                raise UserError(
-                    f"{table.path} row {number}: column {name!r} has {word[:80]!r}, which says neither yes nor no "
-                    "(1 or 0, true or false, yes or no, x or an empty cell)"
-                )
-        rows.append([*row, None if unknown else [name for name, word in answers.items() if word in _YES]])
+    for number, (row, *answers) in enumerate(zip(table.rows, *by_column, strict=True), 1):
+        unknown = answers.count(None)
+        if 0 < unknown < len(names):
+            raise _neither(table, number, names[answers.index(None)], "")
+        rows.append([*row, None if unknown else list(itertools.compress(names, answers))])
     return dataclasses.replace(table, header=[*table.header, LABEL_COLUMNS], rows=rows)
 
 
-def _as_word(cell: Any) -> str:
-    return "" if is_missing(cell) else normalise(str(cell)).lower()
+def _yes_or_no(table: Table, name: str) -> list[bool | None]:
+    """Return a column as answers; an empty cell says no if no other word of the column does, else it is None."""
+    words = ["" if is_missing(cell) else str(cell).strip().lower() for cell in table.column(name)]
+    meaning = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+    meaning[""] = None if set(words) & set(_NO) else False
+    for number, word in enumerate(words, 1):
+        if word not in meaning:
+            raise _neither(table, number, name, word)
+    return [meaning[word] for word in words]
+
+
+def _neither(table: Table, row: int, column: str, word: str) -> UserError:
+    return UserError(
+        f"{table.path} row {row}: column {column!r} has {word[:80]!r}, which says neither yes nor no (1 or 0, true or "
+        "false, yes or no, x or an empty cell)"
+    )
 
 
 def guess_text(table: Table, labels: Sequence[str]) -> str:

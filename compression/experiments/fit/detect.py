@@ -20,7 +20,7 @@ from compression.experiments.fit.labels import (
     are_numbers,
     decimal_mark,
     has_lists,
-    labels_of,
+    label_counts,
     likely_separator,
     plain_number,
     read_rows,
@@ -84,9 +84,10 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         kind = MULTILABEL.name
     rows = read_rows(table, texts, label, kind, settings.separator)
     usable = [row for row in rows if all(row[:-1])]
-    counts = Counter(dict.fromkeys(columns, 0) if label == LABEL_COLUMNS else {})
-    counts.update(itertools.chain.from_iterable(map(labels_of, usable)))
-    where = f"{table.path}: column {label!r}"
+    counts = label_counts(usable)
+    if label == LABEL_COLUMNS:
+        counts = Counter(dict.fromkeys(columns, 0) | counts)  # a column may never say yes
+    where = f"{table.path}: column {', '.join(map(repr, columns))[:300]}"
     if not counts.total():
         raise UserError(f"{where} is empty: no row has a label")
     if (labelled := sum(row[-1] is not None for row in usable)) < FEWEST_ROWS:
@@ -97,7 +98,7 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     mark = decimal_mark(counts) if kind in ("auto", NUMBERS.name) else None
     plain = with_plain_numbers(usable, mark) if mark else usable
     labels, left_out = (), []
-    if kind != MULTILABEL.name and are_numbers(Counter(itertools.chain(*map(labels_of, plain))), kind, where):
+    if kind != MULTILABEL.name and are_numbers(label_counts(plain), kind, where):
         usable = plain
         notes += _number_notes(label, counts, kind, mark or ".")
         kind = NUMBERS.name

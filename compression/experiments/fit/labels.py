@@ -73,6 +73,11 @@ def labels_of(row: Row) -> tuple[str, ...]:
     return label if isinstance(label, tuple) else () if label is None else (label,)
 
 
+def label_counts(rows: Iterable[Row]) -> Counter[str]:
+    """Return how many rows have each label."""
+    return Counter(label for row in rows for label in labels_of(row))
+
+
 def without_labels(rows: Sequence[Row], left_out: Iterable[str]) -> list[Row]:
     """Return rows without the labels in `left_out`; rows that have no other label are dropped."""
     kept, out = [], set(left_out)

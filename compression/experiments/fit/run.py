@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from compression.experiments.commands import example
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.detect import FileContents
-from compression.experiments.fit.labels import labels_of, without_labels
+from compression.experiments.fit.labels import label_counts, without_labels
 from compression.experiments.fit.page import analyse, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
@@ -132,7 +130,7 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
 
 def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
     """Return the contents without labels of which train keeps no row, and a note on them."""
-    counts = Counter(itertools.chain.from_iterable(map(labels_of, contents.values)))
+    counts = label_counts(contents.values)
     if not contents.labels or min(counts[name] for name in contents.labels) > _MANY_OF_LABEL:
         return contents, []
     notes = []
@@ -159,12 +157,8 @@ def in_words(contents: FileContents) -> str:
     if contents.range is not None:
         return f"{texts}, numbers from {contents.range[0]:g} to {contents.range[1]:g} ({contents.label})"
     shown = ", ".join(contents.labels[:8]) + (", ..." if len(contents.labels) > 8 else "")
-    number = (
-        f"any number of {len(contents.labels)} labels"
-        if contents.kind == MULTILABEL.name
-        else f"{len(contents.labels)} labels"
-    )
-    return f"{texts}, {number} ({contents.label}: {shown})"
+    number = "any number of " if contents.kind == MULTILABEL.name else ""
+    return f"{texts}, {number}{len(contents.labels)} labels ({contents.label}: {shown})"
 
 
 def majority_share(split: Split) -> float:

@@ -15,7 +15,7 @@ from compression.experiments.fit.table import Table
 from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
-_LABEL_NAMES = ("label", "labels", "class", "category", "target")
+LABEL_NAMES = ("label", "labels", "class", "category", "target")
 LABEL_COLUMNS = "label columns"
 """Name of the column of lists that several columns of labels become."""
 _YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
@@ -75,7 +75,7 @@ def guess_text(table: Table, labels: Sequence[str]) -> str:
 def guess_label(table: Table, texts: Sequence[str]) -> str:
     """Return the label column. Raises UserError if it is ambiguous."""
     others = [name for name in _usable_names(table) if name not in texts]
-    named = [name for name in others if name.lower() in _LABEL_NAMES]
+    named = [name for name in others if name.lower() in LABEL_NAMES]
     lists = [name for name in others if any(isinstance(cell, list) for cell in table.column(name))]
     different = {name: len({str(cell)[:100] for cell in table.column(name)}) for name in others}
     few = [name for name, count in different.items() if 2 <= count <= max(2, len(table.rows) // 10)]

@@ -23,6 +23,7 @@ from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from common.seeds import derive
 from common.store.files import whole_file, write_text
+from compression.experiments.fit.answers import with_answers
 from compression.experiments.fit.columns import with_lists
 from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, detect, table_notes
 from compression.experiments.fit.labels import (
@@ -54,7 +55,8 @@ def read_contents(settings: FitSettings) -> FileContents:
         table = read_any(path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns)
         return with_lists(table, settings.label) if len(settings.label) > 1 else table
 
-    contents = detect(read(settings.file), settings)
+    table, settings, answers = with_answers(read(settings.file), settings)
+    contents = dataclasses.replace(detect(table, settings), answers=answers)
     if settings.test is not None:
         table = read(settings.test)
         rows = read_rows(table, contents.texts, contents.label, contents.kind, settings.separator)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from common.data.readers.records import MAX_CHARACTERS
 from common.data.readers.tables import too_long
@@ -36,13 +37,27 @@ FEWEST_ROWS = 50
 
 
 @dataclasses.dataclass(frozen=True)
+class Answers:
+    """Answers to rows of a file: labels, or objects {label: value}.
+
+    form: label, logits or probabilities; by_text: texts of a row -> its answer; are_labels: whether no row has another
+    label.
+    """
+
+    where: str
+    form: str
+    by_text: dict[tuple[str, ...], Any]
+    are_labels: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class FileContents:
     """Contents of a file, as detected.
 
     texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; values: every
     usable row; kind: name of the kind of task; decimal_mark: of the file's numbers, which have points in `values`;
     left_out: labels on too few rows; notes: sentences on what was guessed or left out; test: usable rows of --test,
-    None without it.
+    None without it; answers: those of a model of the user's.
     """
 
     texts: tuple[str, ...]
@@ -54,6 +69,7 @@ class FileContents:
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     test: list[Row] | None = None
+    answers: Answers | None = None
 
     @property
     def range(self) -> tuple[float, float] | None:

@@ -136,8 +136,9 @@ def has_lists(table: Table, label: str, kind: str, separator: str | None) -> boo
         return True
     if kind != "auto":
         return False
-    if not joined_by:
-        return any(isinstance(cell, list) and len(cell) != 1 for cell in cells)
+    lists = [cell for cell in cells if isinstance(cell, list)]  # in CSV, only of a teacher's answers
+    if not joined_by or lists:
+        return any(len(cell) != 1 for cell in lists)
     if all(text.startswith("[") and text.endswith("]") for text in texts) and any("," in text for text in texts):
         raise UserError(
             f"{table.path}: column {label!r} contains lists as text, such as {min(texts)[:80]}; join the labels of "

@@ -124,7 +124,7 @@ def labels_table(analysis: Analysis) -> Table:
 
 
 def _tried_table(result: FitResult) -> Table:
-    names = ("Student", "Bytes, about", "Epochs", f"{result.metric} × 100, validation", "Seconds", "Note")
+    names = ("Student", "Bytes, about", "Epochs", f"{result.score_name} × 100, validation", "Seconds", "Note")
     packed = {size.model for size in result.sizes}
     lines = [
         Line(
@@ -186,7 +186,7 @@ def _draw_curve(result: FitResult) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks([size for size, _ in points], [f"{size:,}" for size, _ in points])
     axes.minorticks_off()
-    axes.set(xlabel="bytes of the packed file, logarithmic", ylabel=f"{result.metric} × 100, test")
+    axes.set(xlabel="bytes of the packed file, logarithmic", ylabel=f"{result.score_name} × 100, test")
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)

@@ -99,6 +99,8 @@ class FitResult(Settings):
     chosen: int
     """Place in `sizes` of the recommended one."""
     metric: str
+    agreement: bool = False
+    """Whether the labels of the test rows are the answers of a teacher."""
     rows: dict[str, int]
     """Split -> rows."""
     majority: float | None
@@ -121,6 +123,11 @@ class FitResult(Settings):
     def best(self) -> Packed:
         """The recommended packed file."""
         return self.sizes[self.chosen]
+
+    @property
+    def score_name(self) -> str:
+        """Name of the score in sentences."""
+        return f"agreement with the teacher ({self.metric})" if self.agreement else self.metric
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -190,7 +197,8 @@ class FitResult(Settings):
         if len(self.sizes) > 1:
             lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
         lines += [
-            f"{baseline.name}: {self.metric} on test {_percent(baseline.metrics[self.metric])} ({baseline.details})."
+            f"{baseline.name}: {self.score_name} on test {_percent(baseline.metrics[self.metric])} "
+            f"({baseline.details})."
             if baseline.metrics
             else f"{baseline.name}: absent ({baseline.details})."
             for baseline in self.baselines
@@ -203,8 +211,8 @@ class FitResult(Settings):
             low, high = wilson(score, self.rows["test"])
             interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
         return (
-            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.metric} on test {_percent(score)}{interval}, "
-            f"on validation {_percent(size.validation)}."
+            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
+            f"{interval}, on validation {_percent(size.validation)}."
         )
 
     def text(self) -> str:

@@ -23,6 +23,7 @@ from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
+from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.detect import FileContents
@@ -54,6 +55,8 @@ class Opening(Settings):
     """Contents of the file, in words."""
     notes: tuple[str, ...]
     texts: tuple[str, ...]
+    agreement: bool = False
+    """Whether the labels are the answers of a teacher."""
 
 
 def describe_plan(settings: FitSettings, contents: FileContents) -> dict[str, Any]:
@@ -123,9 +126,13 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )
     task = write_task(folder, settings.experiment, contents, whole, settings.symmetric)
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    if contents.answers:
+        notes += save_answers(folder / ANSWERS_FILE, contents, task)
     for max_bytes in settings.max_bytes:
         candidates(task, max_bytes, dropout=0.1)  # a size that nothing fits is an error at once
-    return Opening(task=in_words(contents), notes=tuple(notes), texts=contents.texts)
+    agreement = contents.answers is not None and contents.answers.are_labels
+    return Opening(task=in_words(contents), notes=tuple(notes), texts=contents.texts, agreement=agreement)
 
 
 def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
@@ -172,7 +179,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     paths = settings.paths
     stages.run("splits", "preprocess")
     train = load_split(paths, task, "train")
-    taught = state.decide("taught", Taught, lambda: teach(stages, train))
+    taught = state.decide("taught", Taught, lambda: teach(stages, train, opening.agreement))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     end = settings.seconds - max(_END_SHARE * settings.seconds, _END_SECONDS)
     sizes, rows, tried = [], [], []
@@ -217,6 +224,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         sizes=tuple(sizes),
         chosen=chosen,
         metric=task.all_metrics[0],
+        agreement=opening.agreement and not settings.test,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
         majority=majority_share(test) if task.kind.one_class else None,
         baselines=baselines,

@@ -20,6 +20,8 @@ _PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
+_COMPARED = {"test", "teacher_file"}
+"""Other files whose content is compared."""
 
 
 class FitFlags(WorkspaceSettings):
@@ -44,6 +46,12 @@ class FitFlags(WorkspaceSettings):
     """The first line of a CSV or TSV has the columns' names; else they are called 1, 2, ..."""
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
+    teacher_file: Path | None = None
+    """File with a model's answers to any of the texts, as the file or by a column of ids: labels, or objects with
+    probabilities or logits of labels. They are a teacher; without other labels, they are the labels."""
+    teacher_column: str | None = None
+    """Column of the answers; unset: one named as --logits-from of preprocess.py reads them. Without --teacher-file, it
+    is in the file itself."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
     max_bytes: tuple[pydantic.PositiveInt, ...] = (32000,)
@@ -99,6 +107,8 @@ class FitFlags(WorkspaceSettings):
             raise ValueError("--text takes one column, or two different ones for pairs")
         if is_fairseq(self.encoder):
             raise ValueError(f"--encoder {self.encoder}: fit needs an encoder of Hugging Face's, such as minilm")
+        if self.teacher_column in self.text:
+            raise ValueError(f"--teacher-column: {self.teacher_column} is the column of --text")
         if len(set(self.label)) != len(self.label):
             raise ValueError("--label takes one column, or several different ones")
         if len(self.label) > 1 and (self.separator or self.kind not in ("auto", "multilabel")):
@@ -125,7 +135,12 @@ class FitSettings(FitFlags):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are needed, if they need not be guessed; else none."""
-        return (*self.text, *self.label) if self.text and self.label else ()
+        return (*self.text, *self.label) if self.text and self.label and not self.has_answers else ()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers of a model are a teacher."""
+        return bool(self.teacher_file or self.teacher_column)
 
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
@@ -142,8 +157,8 @@ class FitSettings(FitFlags):
         for name in _PATHS:
             if Path(meaning.get(name, ".nothing")).exists():
                 meaning[name] = self.paths.relative(meaning[name])
-        if self.test:
-            meaning["test"] = self.test.name  # its content is compared
+        for name in _COMPARED & meaning.keys():
+            meaning[name] = Path(meaning[name]).name
         return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
 
     def definition(self) -> str:

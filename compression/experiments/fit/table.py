@@ -149,11 +149,14 @@ def _objects_in(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _records_in(text: str, table: records.Table) -> list[list[str]]:
-    """Return the records in lines from the middle of a file, which may begin inside a quoted cell."""
+    """Return the records in lines from the middle of a file, without the first one, which may be incomplete.
+
+    The lines may begin inside a quoted cell. If they do not, reading them so fails at the next cell in quotes.
+    """
     if not table.form.quotes:
         return _complete((line.rstrip("\r").split(table.form.delimiter) for line in text.split("\n")), table.header)
     outside, inside = (_complete(csv_records([quote + text], table.form), table.header) for quote in ("", '"'))
-    return max(outside, inside[1:], key=len)
+    return (inside if 2 * len(inside) >= len(outside) else outside)[1:]
 
 
 def _complete(rows: Iterable[list[str]], header: Sequence[str]) -> list[list[str]]:

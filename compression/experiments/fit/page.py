@@ -160,14 +160,13 @@ def _time_bars(result: FitResult) -> list[tuple[str, float, str]]:
 def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tuple[str, int, float]]]]:
     """Return the rows of a confusion matrix: label, and for each answer its name, rows and share of the label's rows.
 
-    Of many labels, those with most confusion are shown.
+    Of many labels, those of the most frequent confusions are shown.
     """
-    errors = {label: sum(row.values()) - row.get(label, 0) for label, row in confusion.items()}
-    for label, row in confusion.items():
-        for answer, count in row.items():
-            errors[answer] += count if answer != label else 0
-    most = sorted(errors, key=lambda label: -errors[label])[:_LABELS]
-    shown = [label for label in confusion if label in most]
+    shown = list(confusion)
+    if len(shown) > _LABELS:
+        pairs = [(count, label, to) for label, row in confusion.items() for to, count in row.items() if to != label]
+        most = dict.fromkeys(name for _, *names in sorted(pairs, key=lambda pair: -pair[0]) for name in names)
+        shown = [label for label in confusion if label in list(most)[:_LABELS]]
     matrix = [(label, confusion[label], max(1, sum(confusion[label].values()))) for label in shown]
     return [(name, [(to, row.get(to, 0), row.get(to, 0) / total) for to in shown]) for name, row, total in matrix]
 

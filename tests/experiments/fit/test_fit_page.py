@@ -11,7 +11,7 @@ from common.data.split import Split
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.page import analyse, write_fit_report
-from compression.experiments.fit.result import Analysis, FitResult, Packed
+from compression.experiments.fit.result import Analysis, FitResult, LabelScore, Packed
 from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Candidate
@@ -152,11 +152,13 @@ def test_the_page_shows_answers_times_and_students(tmp_path):
 
 def test_sizes_have_a_curve_and_of_many_labels_the_confused_ones_are_shown(tmp_path):
     many = [f"label {i}" for i in range(40)]
-    confusion = {label: {label: 5} for label in many} | {"label 30": {"label 31": 2, "label 30": 1}}
-    scores = tuple({"label": label, "precision": 1, "recall": 1, "f1": 1, "rows": 5} for label in many)
+    confusion = {label: {label: 5, many[i - 1]: 1} for i, label in enumerate(many)}
+    confusion["label 30"] = {"label 30": 1, "label 7": 2}
+    scores = tuple(LabelScore(label=label, precision=1, recall=1, f1=1, rows=5) for label in many)
     page, _ = report(tmp_path, fitted([8000, 32000], Analysis(confusion=confusion, per_label=scores)))
     assert 'class="curve"' in page
-    assert "Shown are the 20 of 40 labels with most mistakes." in page
-    matrix = page[page.index("Confusion matrix") :]
-    assert matrix.count('<th scope="row"') >= 20
-    assert 'title="label 31"' in matrix
+    assert "Shown are the 20 of 40 labels with the most frequent confusions." in page
+    matrix = page[page.index("<caption>Confusion matrix") : page.index("Where the time went")]
+    assert matrix.count('<th scope="row"') == 20
+    assert '<th scope="row" title="label 30">' in matrix
+    assert '<th scope="row" title="label 7">' in matrix

@@ -119,6 +119,13 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     assert run_script("experiment.py", *words) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["teacher"].startswith("linear (")
+    assert sum(label["rows"] for label in first["per_label"]) == first["rows"]["test"]
+    assert sum(sum(answers.values()) for answers in first["confusion"].values()) == first["rows"]["test"]
+    page = Path(first["report"]).read_text()
+    assert "Answering only when sure" in page
+    assert run_script("experiment.py", "report", first["name"], "--workspace", tmp_path / "workspace", "--json") == 0
+    assert Path(first["report"]).read_text() == page
+    capsys.readouterr()
     assert output.stat().st_size == first["bytes"] <= 4000
     output.unlink()
     packed = Path(first["packed"])

@@ -23,26 +23,27 @@ from common.reading import regular_file
 from common.stopping import check
 
 _MOST_LOGIT = float(np.finfo(np.float16).max)
-_KINDS = {"logit": "logits", "probability": "probabilities"}
-"""Prefix of the columns of single labels -> name of the column that has an object with all labels."""
+LABEL_PREFIXES = {"logits": "logit_", "probabilities": "probability_"}
+"""Column that has an object with all labels -> prefix of the columns of single labels."""
 _SHOWN = 60
 
 Reader = Callable[[list[Any]], np.ndarray]
 """Cells of a row's answer -> its logits, float32 [outputs], or for tokens [words, outputs]."""
 
 
-def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
+def read_answers(path: Path, task: Task, rows: Split, name: str, partial: bool = False) -> np.ndarray:
     """Return the logits that a file gives for some rows, float32 [n, outputs], for tokens [n, words, outputs].
 
-    name: the rows' name in messages. Raises UserError if the file cannot be read, if answers are not for the task's
-    labels, not finite or not probabilities, if a text has different answers, or if a row has none.
+    name: the rows' name in messages; partial: rows without an answer get NaN (not for tokens). Raises UserError if the
+    file cannot be read, if answers are not for the task's labels, not finite or not probabilities, if a text has
+    different answers, or if a row has none.
     """
     kind = kind_of(regular_file(path))
     if kind not in TABLES:
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     header = column_names(path, kind)
     texts = list(text_columns(path, header, task).values())
-    columns, read = _answer_columns(path, header, task)
+    columns, read = answer_columns(path, header, task)
     index: dict[tuple[str, ...], int] = {}
     first = [index.setdefault(sentences, row) for row, sentences in enumerate(zip(*rows.sentences(), strict=True))]
     words = task.kind.word_counts(rows.sentence1, rows.sentence2)
@@ -62,36 +63,37 @@ def read_answers(path: Path, task: Task, rows: Split, name: str) -> np.ndarray:
             answers.setdefault(row, (line, values))
         except UserError as error:
             raise UserError(f"{path} {place(kind, line)}: {error}") from None
-    if missing := [row for row in first if row not in answers]:
+    if (missing := [row for row in first if row not in answers]) and not partial:
         text = " | ".join(column[missing[0]] for column in rows.sentences())
         raise UserError(
             f"{path}: no answer for {len(missing):,} of the {len(rows):,} rows of {name}, such as {text[:_SHOWN]!r}"
         )
-    values = [answers[row][1] for row in first]
+    none = (0, np.full(task.outputs, np.nan, np.float32))
+    values = [answers.get(row, none)[1] for row in first]
     return np.stack(values) if words is None else padded(np.concatenate(values), words)
 
 
-def _answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:
+def answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:
     """Return the columns of the answers, and the function that reads them. Raises UserError."""
-    for prefix, whole in _KINDS.items() if task.kind.has_probabilities else ():
-        convert = _from_logits if prefix == "logit" else task.kind.from_probabilities
+    for whole, prefix in LABEL_PREFIXES.items() if task.kind.has_probabilities else ():
+        convert = _from_logits if whole == "logits" else task.kind.from_probabilities
         if whole in header:
             return [whole], lambda cells, convert=convert: convert(finite_numbers(_of_object(cells[0], task.labels)))
-        columns = {f"{prefix}_{label}" for label in task.labels}
-        present = [name for name in header if name.startswith(f"{prefix}_")]
+        columns = {f"{prefix}{label}" for label in task.labels}
+        present = [name for name in header if name.startswith(prefix)]
         if present and set(present) != columns:
             wrong = [*sorted(set(present) - columns), *sorted(columns - set(present))][0]
             problem = "belongs to no label" if wrong in present else "is missing"
             raise UserError(f"{path}: column {wrong!r} {problem}; {task.name} has the labels {', '.join(task.labels)}")
         if present:
-            ordered = [f"{prefix}_{label}" for label in task.labels]
+            ordered = [f"{prefix}{label}" for label in task.labels]
             return ordered, lambda cells, convert=convert: convert(finite_numbers(cells))
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]
     for name in names:
         if name in header:
             return [name], _label_reader(task, name == names[0])
-    prefixes = _KINDS if task.kind.has_probabilities else ()
-    expected = [*(f"{prefix}_{task.labels[0]} ..." for prefix in prefixes), *dict.fromkeys(names)]
+    prefixes = LABEL_PREFIXES.values() if task.kind.has_probabilities else ()
+    expected = [*(f"{prefix}{task.labels[0]} ..." for prefix in prefixes), *dict.fromkeys(names)]
     raise UserError(f"{path}: has no column of answers; expected {' or '.join(expected)}")
 
 

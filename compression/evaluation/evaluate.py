@@ -30,7 +30,7 @@ RESULT_FILE = "result.json"
 class Evaluate(Step):
     """A model's scores on a task's test splits. Files: result.json, predictions-<split>.parquet."""
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     task: str
     precision: Precision | None

@@ -19,18 +19,21 @@ from common.store.files import whole_file
 
 _KIND = "kind"
 """Key of the name of the kind in a file's metadata."""
+_PROBABILITY = "probability"
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
     """A model's predictions for the rows of a split, in order, or for all words of its rows.
 
-    labels, choices: as the `from_predictions` of their kind returns them, such as int64 [n], -1 for an unknown label.
+    labels, choices: as the `from_predictions` of their kind returns them, such as int64 [n], -1 for an unknown label;
+    probabilities: of the choices, float32 [n], None if the kind has none.
     """
 
     labels: np.ndarray
     choices: np.ndarray
     kind: Kind = LABELS
+    probabilities: np.ndarray | None = None
 
     @property
     def labelled(self) -> np.ndarray:
@@ -48,14 +51,20 @@ def predictions_file(scores: Path, split: str) -> Path:
     return scores / f"predictions-{split}.parquet"
 
 
-def write_predictions(scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray) -> None:
+def write_predictions(
+    scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray, temperature: float | None = None
+) -> None:
     """Save the predictions behind a row of results.json: one per row, or for tags one per word.
 
-    Of answers, the texts are saved, each with its scores. split: the scored rows; logits: as in
-    common.training.metrics.score.
+    Of answers, the texts are saved, each with its scores. Where there are probabilities, that of the prediction is
+    saved, of several labels that of the least certain one. split: the scored rows; logits: as in
+    common.training.metrics.score; temperature: of a student's packed file.
     """
     chosen = task.kind.choices(task, logits, row.get("threshold", ANSWERED_FROM))
-    table = pa.table(task.kind.prediction_columns(split.labels, chosen, split.sentence2))
+    columns = task.kind.prediction_columns(split.labels, chosen, split.sentence2)
+    if task.kind.has_probabilities:
+        columns[_PROBABILITY] = pa.array(task.kind.confidence(task, logits / np.float32(temperature or 1)))
+    table = pa.table(columns)
     with whole_file(predictions_file(scores, row["split"])) as partial:
         metadata = {**_source(row), _KIND: task.kind.name}
         pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
@@ -80,8 +89,9 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     if metadata != _source(row) or kind is None:
         raise UserError(f"{path}: predictions of another model or of other data; {again}")
     try:
-        columns = (kind.from_predictions(table[name]) for name in ("label", "prediction"))
-        return Predictions(*columns, kind)
+        labels, choices = (kind.from_predictions(table[name]) for name in ("label", "prediction"))
+        probabilities = table[_PROBABILITY].to_numpy() if _PROBABILITY in table.column_names else None
+        return Predictions(labels, choices, kind, probabilities)
     except KeyError:
         raise UserError(f"{path}: predictions of {kind.name}, which have no labels to compare") from None
     except ValueError as error:

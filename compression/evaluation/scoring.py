@@ -77,7 +77,7 @@ def score_model(
         row["data"] = read_metadata(file).get("fingerprint")
         row["seconds"] = {"train": _training_seconds(inputs["model"]), "evaluate": round(seconds, 4)}
         if out is not None:
-            write_predictions(out, task, row, split, logits)
+            write_predictions(out, task, row, split, logits, temperature)
         rows.append(row)
     return rows
 

@@ -22,6 +22,7 @@ from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate, saved_rows
 from compression.evaluation.settings import EvaluateSettings
+from compression.runtime import to_probabilities
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -100,12 +101,14 @@ def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
     (row,) = scored(workspace, "sst-2", "s")
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")
     net, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu")).argmax(1)
+    logits = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
     scores = tiny.scores(workspace, "s")
     saved = pq.read_table(scores / "predictions-test.parquet")
-    assert [str(kind) for kind in saved.schema.types] == ["int64", "int64"]
+    assert [str(kind) for kind in saved.schema.types] == ["int64", "int64", "float"]
     assert saved["label"].to_pylist() == split.labels.tolist()
-    assert saved["prediction"].to_pylist() == own.tolist()
+    assert saved["prediction"].to_pylist() == logits.argmax(1).tolist()
+    probabilities = to_probabilities(logits, row["calibration"]["temperature"])
+    assert saved["probability"].to_numpy() == pytest.approx(probabilities.max(1), abs=1e-6)
     metadata = read_metadata(scores / "predictions-test.parquet")
     assert metadata == {"model": row["config_hash"], "data": row["data"], "kind": "labels"}
     scored(workspace, "sst-2", "s", split="validation")

@@ -6,8 +6,8 @@ This module imports no heavy library, so that errors in the user's file are repo
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections import defaultdict
+import itertools
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,22 +20,22 @@ from common.data.overlap import FEW_WORDS, whole_rows
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.errors import UserError
+from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from common.seeds import derive
 from common.store.files import whole_file, write_text
-from compression.experiments.fit.detect import (
-    FEWEST_ROWS,
-    FileContents,
+from compression.experiments.fit.answers import with_answers
+from compression.experiments.fit.columns import with_lists
+from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, detect, table_notes
+from compression.experiments.fit.labels import (
     Row,
-    detect,
     is_number,
     labels_of,
     read_rows,
-    table_notes,
     with_plain_numbers,
     without_labels,
 )
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import read_any
+from compression.experiments.fit.table import MOST_BYTES, Table, read_any
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20
@@ -50,13 +50,16 @@ _MOST_WORDS = 2_000_000
 
 def read_contents(settings: FitSettings) -> FileContents:
     """Return the contents of the file. Raises UserError if nothing can be learned from it."""
-    read = functools.partial(
-        read_any, seed=settings.seed, delimiter=settings.delimiter, header=settings.header, columns=settings.columns
-    )
-    contents = detect(read(settings.file), settings)
+
+    def read(path: Path) -> Table:
+        table = read_any(path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns)
+        return with_lists(table, settings.label) if len(settings.label) > 1 else table
+
+    table, settings, answers = with_answers(read(settings.file), settings)
+    contents = dataclasses.replace(detect(table, settings), answers=answers)
     if settings.test is not None:
         table = read(settings.test)
-        rows = read_rows(table, contents.texts, contents.label, contents.multilabel, settings.separator)
+        rows = read_rows(table, contents.texts, contents.label, contents.kind, settings.separator)
         contents = with_test(rows, contents, settings.test)
         notes = [*contents.notes, *table_notes(table, contents.texts)]
         if left_out := len(rows) - len(contents.test):
@@ -77,15 +80,13 @@ def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
     if len(values) <= most:
         return list(values)
     order = np.random.default_rng(derive("fit rows", seed)).permutation(len(values)).tolist()
-    seen: dict[str, int] = defaultdict(int)
+    seen: Counter[str] = Counter()
     first, others = [], []
     for index in order:
         labels = labels_of(values[index]) or ("",)
-        for label in labels:
-            seen[label] += 1
+        seen.update(labels)
         (first if min(seen[label] for label in labels) <= _KEPT_OF_LABEL else others).append(index)
-    chosen = first[:most] + others[: max(0, most - len(first))]
-    return [values[index] for index in sorted(chosen)]
+    return [values[index] for index in sorted([*first, *others][:most])]
 
 
 def whole_texts(contents: FileContents) -> int | None:
@@ -110,63 +111,52 @@ def write_task(
     whole: the number of whole texts, if only these are held out. Holding out a tenth of them removes a tenth of all
     rows from train, including their parts. symmetric: whether the texts of a pair have no order.
     """
-    columns = {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
     labelled = sum(row[-1] is not None for row in contents.values) if whole is None else whole
     sentences = {} if whole is None else {"whole_sentences": True}
     files = {"all": "rows.parquet"}
+    task: dict[str, object] = {
+        "name": name,
+        "kind": contents.kind,
+        **({"range": list(contents.range)} if contents.range else {"labels": list(contents.labels)}),
+        **({"metrics": ["accuracy", "f1_macro"]} if contents.kind == LABELS.name else {}),
+        "columns": {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
+        | {"label": contents.label},
+        "source": {"files": files},
+        "validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences},
+        **({"symmetric": True} if symmetric else {}),
+    }
     _write_rows(folder / "rows.parquet", contents, contents.values)
-    held_out: dict[str, object] = {"validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences}}
     if contents.test is None:
-        held_out["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
+        task["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
     else:
         files["test"] = "test.parquet"
         _write_rows(folder / "test.parquet", contents, contents.test)
-    if contents.range is not None:
-        kind: dict[str, object] = {"kind": "numbers", "range": list(contents.range)}
-    elif contents.multilabel:
-        kind = {"kind": "multilabel", "labels": list(contents.labels)}
-    else:
-        kind = {"labels": list(contents.labels), "metrics": ["accuracy", "f1_macro"]}
-    task = {
-        "name": name,
-        **kind,
-        "columns": {**columns, "label": contents.label},
-        "source": {"files": files},
-        **held_out,
-        **({"symmetric": True} if symmetric else {}),
-    }
     write_text(folder / TASK_FILE, yaml.safe_dump(task, allow_unicode=True, sort_keys=False))
     return load_task(str(folder / TASK_FILE))
 
 
 def with_test(rows: Sequence[Row], contents: FileContents, path: Path) -> FileContents:
-    """Return `contents` with a test file's usable rows, and its range widened to their numbers.
+    """Return `contents` with a test file's usable rows.
 
     Raises UserError for a label that the training file does not have, and for a label that is not a number where the
     training file has numbers.
     """
-    if contents.range is not None:
+    if contents.kind == NUMBERS.name:
         rows = with_plain_numbers(rows, contents.decimal_mark)
     usable = without_labels([row for row in rows if all(row[:-1]) and row[-1] is not None], contents.left_out)
     if not usable:
         raise UserError(f"{path}: no row has texts and a label")
-    for row in usable:
-        for label in labels_of(row) if contents.labels else ():
-            if label not in contents.labels:
-                raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(contents.labels)[:300]}")
-    if contents.range is None:
-        return dataclasses.replace(contents, test=usable)
-    if strange := next((row[-1] for row in usable if not is_number(row[-1])), None):
-        raise UserError(f"{path}: column {contents.label!r}: {strange[:80]!r} is not a number")
-    numbers = [float(row[-1]) for row in usable]
-    low, high = contents.range
-    return dataclasses.replace(contents, range=(min(low, *numbers), max(high, *numbers)), test=usable)
+    for label in itertools.chain.from_iterable(map(labels_of, usable)):
+        if contents.kind == NUMBERS.name and not is_number(label):
+            raise UserError(f"{path}: column {contents.label!r}: {label[:80]!r} is not a number")
+        if contents.kind != NUMBERS.name and label not in contents.labels:
+            raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(contents.labels)[:300]}")
+    return dataclasses.replace(contents, test=usable)
 
 
 def _write_rows(path: Path, contents: FileContents, rows: Sequence[Row]) -> None:
-    kinds = {name: pa.string() for name in contents.texts}
-    kinds[contents.label] = pa.list_(pa.string()) if contents.multilabel else pa.string()
-    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    arrays = {name: pa.array(column, kind) for (name, kind), column in columns}
+    label = pa.list_(pa.string()) if contents.kind == MULTILABEL.name else pa.string()
+    schema = pa.schema([*((name, pa.string()) for name in contents.texts), (contents.label, label)])
+    columns = [pa.array(*column) for column in zip(zip(*rows, strict=True), schema.types, strict=True)]
     with whole_file(path) as partial:
-        pq.write_table(pa.table(arrays), partial, compression="zstd")
+        pq.write_table(pa.table(columns, schema=schema), partial, compression="zstd")

@@ -32,7 +32,8 @@ def fit(settings: FitSettings) -> FitResult:
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
-    identity = file_identity(settings.file) + (file_identity(settings.test) if settings.test else "")
+    files = (settings.file, settings.test, settings.teacher_file)
+    identity = "".join(file_identity(file) for file in files if file)
     for max_bytes in settings.max_bytes:
         if output := settings.output_of(max_bytes):
             check_output(output, "--output")

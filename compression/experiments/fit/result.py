@@ -36,6 +36,47 @@ class Packed(Settings):
     sha256: str
 
 
+class LabelScore(Settings):
+    """How well one label is predicted, in [0, 1]. rows: that have the label."""
+
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    rows: int
+
+
+class Mistake(Settings):
+    """A wrong answer. row: number in the test split, from 0; probability: of the answer, None of a number."""
+
+    row: int
+    text: str
+    label: str
+    answer: str
+    probability: float | None
+
+
+class Answered(Settings):
+    """What answering only from a probability on would give. accuracy: of the answered rows, None without any."""
+
+    probability: float
+    share: float
+    accuracy: float | None
+
+
+class Analysis(Settings):
+    """Answers of a student to the labelled rows of the test split.
+
+    per_label is empty for numbers, confusion and answered also if no row is labelled. confusion: label -> answer ->
+    rows, without zeros; for tasks of one label a text only. mistakes: the most confident ones first, or the largest.
+    """
+
+    per_label: tuple[LabelScore, ...] = ()
+    confusion: dict[str, dict[str, int]] = {}
+    mistakes: tuple[Mistake, ...] = ()
+    answered: tuple[Answered, ...] = ()
+
+
 class FitResult(Settings):
     """Result of a fit: the contents of the file, the students tried, and the packed files.
 
@@ -58,11 +99,15 @@ class FitResult(Settings):
     chosen: int
     """Place in `sizes` of the recommended one."""
     metric: str
+    agreement: bool = False
+    """Whether the labels of the test rows are the answers of a teacher."""
     rows: dict[str, int]
     """Split -> rows."""
     majority: float | None
     """Share of the test rows that have the most frequent label; None if rows have no single label."""
     baselines: tuple[Baseline, ...]
+    analysis: Analysis = Analysis()
+    """Of the recommended packed file's answers to the test rows."""
     seconds: float
     """Seconds taken by the whole fit."""
     minutes: float
@@ -80,9 +125,24 @@ class FitResult(Settings):
         return self.sizes[self.chosen]
 
     @property
+    def score_name(self) -> str:
+        """Name of the score in sentences."""
+        return f"agreement with the teacher ({self.metric})" if self.agreement else self.metric
+
+    @property
     def metrics(self) -> dict[str, float]:
         """Metrics of the recommended packed file on the test rows."""
         return self.best.metrics
+
+    @property
+    def per_label(self) -> tuple[LabelScore, ...]:
+        """Precision, recall, F1 and rows of each label on the test rows."""
+        return self.analysis.per_label
+
+    @property
+    def confusion(self) -> dict[str, dict[str, int]]:
+        """Label -> answer -> test rows, without zeros; empty if a row has several labels or a number."""
+        return self.analysis.confusion
 
     @property
     def bytes(self) -> int:
@@ -105,8 +165,9 @@ class FitResult(Settings):
         return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields, those of the recommended packed file, and the commands, for JSON."""
-        return {**self.best.model_dump(mode="json"), **self.model_dump(mode="json"), "commands": self.commands}
+        """Return all fields, those of the recommended packed file and of its analysis, and the commands, for JSON."""
+        fields = self.model_dump(mode="json")
+        return {**self.best.model_dump(mode="json"), **fields.pop("analysis"), **fields, "commands": self.commands}
 
     @property
     def warnings(self) -> list[str]:
@@ -136,7 +197,8 @@ class FitResult(Settings):
         if len(self.sizes) > 1:
             lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
         lines += [
-            f"{baseline.name}: {self.metric} on test {_percent(baseline.metrics[self.metric])} ({baseline.details})."
+            f"{baseline.name}: {self.score_name} on test {_percent(baseline.metrics[self.metric])} "
+            f"({baseline.details})."
             if baseline.metrics
             else f"{baseline.name}: absent ({baseline.details})."
             for baseline in self.baselines
@@ -149,17 +211,9 @@ class FitResult(Settings):
             low, high = wilson(score, self.rows["test"])
             interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
         return (
-            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.metric} on test {_percent(score)}{interval}, "
-            f"on validation {_percent(size.validation)}."
+            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
+            f"{interval}, on validation {_percent(size.validation)}."
         )
-
-    def tried_students(self) -> str:
-        """Return the students that were tried, in their order, as a sentence."""
-        tried = [
-            f"{student.in_words} {student.note or f'{_percent(student.score)} ({student.epochs} epochs)'}"
-            for student in self.tried
-        ]
-        return f"Tried, {self.metric} on validation: {'; '.join(tried)}."
 
     def text(self) -> str:
         """Return the result for a terminal; the report has the students that were tried."""

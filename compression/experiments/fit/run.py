@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +14,28 @@ from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
+from common.kinds.registry import MULTILABEL
 from common.progress import say, side_task
 from common.stopping import at_once
 from common.store.files import file_sha256
 from common.tables import text_table
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
+from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
+from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
-from compression.experiments.fit.detect import FileContents, labels_of, without_labels
-from compression.experiments.fit.result import FitResult, Packed, write_output
+from compression.experiments.fit.detect import FileContents
+from compression.experiments.fit.labels import label_counts, without_labels
+from compression.experiments.fit.page import analyse, write_fit_report
+from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
 from compression.experiments.fit.students import candidates
 from compression.experiments.fit.teachers import Taught, teach
-from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
 
@@ -53,6 +55,8 @@ class Opening(Settings):
     """Contents of the file, in words."""
     notes: tuple[str, ...]
     texts: tuple[str, ...]
+    agreement: bool = False
+    """Whether the labels are the answers of a teacher."""
 
 
 def describe_plan(settings: FitSettings, contents: FileContents) -> dict[str, Any]:
@@ -95,7 +99,7 @@ def run_fit(
         update={
             "jobs": stages.done.jobs,
             "labels": recorded_labels(settings.paths, labels),
-            "summary": (*result.summary(), result.tried_students()),
+            "summary": tuple(result.summary()),
         }
     )
     write_record(folder, experiment)
@@ -103,7 +107,7 @@ def run_fit(
     result = result.model_copy(update={"seconds": round(clock.used, 1)})
     state.save("result", result)
     with side_task("the report"):
-        write_report(folder, rows, experiment)
+        write_fit_report(folder, rows, experiment, result)
     return result
 
 
@@ -122,14 +126,18 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )
     task = write_task(folder, settings.experiment, contents, whole, settings.symmetric)
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    if contents.answers:
+        notes += save_answers(folder / ANSWERS_FILE, contents, task)
     for max_bytes in settings.max_bytes:
         candidates(task, max_bytes, dropout=0.1)  # a size that nothing fits is an error at once
-    return Opening(task=in_words(contents), notes=tuple(notes), texts=contents.texts)
+    agreement = contents.answers is not None and contents.answers.are_labels
+    return Opening(task=in_words(contents), notes=tuple(notes), texts=contents.texts, agreement=agreement)
 
 
 def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
     """Return the contents without labels of which train keeps no row, and a note on them."""
-    counts = Counter(itertools.chain.from_iterable(map(labels_of, contents.values)))
+    counts = label_counts(contents.values)
     if not contents.labels or min(counts[name] for name in contents.labels) > _MANY_OF_LABEL:
         return contents, []
     notes = []
@@ -156,8 +164,8 @@ def in_words(contents: FileContents) -> str:
     if contents.range is not None:
         return f"{texts}, numbers from {contents.range[0]:g} to {contents.range[1]:g} ({contents.label})"
     shown = ", ".join(contents.labels[:8]) + (", ..." if len(contents.labels) > 8 else "")
-    number = f"any number of {len(contents.labels)} labels" if contents.multilabel else f"{len(contents.labels)} labels"
-    return f"{texts}, {number} ({contents.label}: {shown})"
+    number = "any number of " if contents.kind == MULTILABEL.name else ""
+    return f"{texts}, {number}{len(contents.labels)} labels ({contents.label}: {shown})"
 
 
 def majority_share(split: Split) -> float:
@@ -171,7 +179,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     paths = settings.paths
     stages.run("splits", "preprocess")
     train = load_split(paths, task, "train")
-    taught = state.decide("taught", Taught, lambda: teach(stages, train))
+    taught = state.decide("taught", Taught, lambda: teach(stages, train, opening.agreement))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     end = settings.seconds - max(_END_SHARE * settings.seconds, _END_SECONDS)
     sizes, rows, tried = [], [], []
@@ -199,6 +207,12 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     best = max(size.validation for size in sizes)
     tolerable = [size for size in sizes if size.validation >= best - settings.tolerable / 100]
     baselines = state.decide("baselines", tuple[Baseline, ...], lambda: score_baselines(stages, train))
+    chosen = sizes.index(min(tolerable, key=lambda size: size.bytes))
+    test = load_split(paths, task, "test")
+    analysis = Analysis()
+    with side_task("the analysis of the answers"):
+        row = next(row for row in rows if row["model"] == sizes[chosen].model)
+        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row))
     result = FitResult(
         name=settings.experiment,
         file=paths.relative(settings.file),
@@ -208,11 +222,13 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         stages=stages.done.seconds,
         tried=tuple(tried),
         sizes=tuple(sizes),
-        chosen=sizes.index(min(tolerable, key=lambda size: size.bytes)),
+        chosen=chosen,
         metric=task.all_metrics[0],
+        agreement=opening.agreement and not settings.test,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
-        majority=majority_share(load_split(paths, task, "test")) if task.kind.one_class else None,
+        majority=majority_share(test) if task.kind.one_class else None,
         baselines=baselines,
+        analysis=analysis,
         seconds=round(clock.used, 1),
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),

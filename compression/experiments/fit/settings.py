@@ -20,6 +20,8 @@ _PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
+_COMPARED = {"test", "teacher_file"}
+"""Other files whose content is compared."""
 
 
 class FitFlags(WorkspaceSettings):
@@ -29,8 +31,9 @@ class FitFlags(WorkspaceSettings):
 
     text: tuple[str, ...] = ()
     """Column of texts, or two columns for pairs; unset: the column named text, or the only one with long texts."""
-    label: str | None = None
-    """Column of labels, or of numbers; unset: the column named label, or the only other one with few values."""
+    label: tuple[str, ...] = ()
+    """Column of labels, or of numbers; several columns are a label each, of which a row has any number (1 or 0, true or
+    false, yes or no, x or empty); unset: the column named label, or the only other one with few values."""
     kind: Literal["auto", *(kind.name for kind in KINDS.values() if kind.fits)] = "auto"
     """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), or a
     number; auto: lists where some have several labels or none, numbers where all values are numbers and more than 20
@@ -43,6 +46,12 @@ class FitFlags(WorkspaceSettings):
     """The first line of a CSV or TSV has the columns' names; else they are called 1, 2, ..."""
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
+    teacher_file: Path | None = None
+    """File with a model's answers to any of the texts, as the file or by a column of ids: labels, or objects with
+    probabilities or logits of labels. They are a teacher; without other labels, they are the labels."""
+    teacher_column: str | None = None
+    """Column of the answers; unset: one named as --logits-from of preprocess.py reads them. Without --teacher-file, it
+    is in the file itself."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
     max_bytes: tuple[pydantic.PositiveInt, ...] = (32000,)
@@ -79,10 +88,10 @@ class FitFlags(WorkspaceSettings):
     def _one_character(cls, value: str | None) -> str | None:
         return checked_delimiter(value)
 
-    @pydantic.field_validator("max_bytes", mode="before")
+    @pydantic.field_validator("max_bytes", "label", mode="before")
     @classmethod
     def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int) else value
+        return (value,) if isinstance(value, int | str) else value
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FitFlags":
@@ -98,8 +107,15 @@ class FitFlags(WorkspaceSettings):
             raise ValueError("--text takes one column, or two different ones for pairs")
         if is_fairseq(self.encoder):
             raise ValueError(f"--encoder {self.encoder}: fit needs an encoder of Hugging Face's, such as minilm")
-        if self.label in self.text:
-            raise ValueError(f"--label: {self.label} is the column of --text")
+        if self.teacher_column in self.text:
+            raise ValueError(f"--teacher-column: {self.teacher_column} is the column of --text")
+        if len(set(self.label)) != len(self.label):
+            raise ValueError("--label takes one column, or several different ones")
+        if len(self.label) > 1 and (self.separator or self.kind not in ("auto", "multilabel")):
+            unused = "--separator" if self.separator else f"--kind {self.kind}"
+            raise ValueError(f"{unused} is for one column of --label; several are a label each")
+        if both := set(self.label) & set(self.text):
+            raise ValueError(f"--label: {min(both)} is the column of --text")
         return self
 
 
@@ -119,7 +135,12 @@ class FitSettings(FitFlags):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are needed, if they need not be guessed; else none."""
-        return (*self.text, self.label) if self.text and self.label else ()
+        return (*self.text, *self.label) if self.text and self.label and not self.has_answers else ()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers of a model are a teacher."""
+        return bool(self.teacher_file or self.teacher_column)
 
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
@@ -136,8 +157,8 @@ class FitSettings(FitFlags):
         for name in _PATHS:
             if Path(meaning.get(name, ".nothing")).exists():
                 meaning[name] = self.paths.relative(meaning[name])
-        if self.test:
-            meaning["test"] = self.test.name  # its content is compared
+        for name in _COMPARED & meaning.keys():
+            meaning[name] = Path(meaning[name]).name
         return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
 
     def definition(self) -> str:

@@ -18,7 +18,7 @@ from common.store.files import read_json, write_json
 FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
-TEACHERS = LINEAR, FROZEN, FINE_TUNED, MEAN = "linear", "frozen", "fine-tuned", "mean"
+TEACHERS = LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN = "linear", "frozen", "fine-tuned", "answers", "mean"
 """Names of teachers in the workspace."""
 TRAINED, PACKED = "trained", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,8 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from common.data.readers import records
-from common.data.readers.records import Form, column_indices, csv_records, kind_of, of_width, read_jsonl, read_lines
-from common.data.readers.tables import open_parquet
+from common.data.readers.records import (
+    column_indices,
+    csv_records,
+    decoded,
+    kind_of,
+    of_width,
+    read_jsonl,
+    read_lines,
+)
+from common.data.readers.tables import JOINED_SUFFIXES, TABLES, open_parquet
 from common.data.text import normalise
 from common.errors import UserError
 from common.reading import regular_file
@@ -26,16 +34,11 @@ from common.seeds import derive
 from common.stopping import at_once, check
 from common.tables import human_bytes
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 MOST_BYTES = 64 * 1024 * 1024
 """Larger files are sampled."""
 MOST_ROWS = 200_000
 """Maximum number of rows, drawn at random from the rows that are read."""
 _BLOCK = 1024 * 1024
-_STARTS = 50
-"""Maximum number of lines of a block tried as the start of a CSV record, since quoted cells may contain newlines."""
-
-Cells = list[Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Table:
 
     path: Path
     header: list[str]
-    rows: list[Cells]
+    rows: list[list[Any]]
     sampled: str = ""
 
     def column(self, name: str) -> list[Any]:
@@ -56,61 +59,56 @@ class Table:
 def read_any(
     path: Path,
     seed: int,
-    most_bytes: int | None = None,
+    most_bytes: int = MOST_BYTES,
     delimiter: str | None = None,
     header: bool = True,
     columns: Sequence[str] = (),
 ) -> Table:
-    """Return the rows of a file, or a sample of them if it is larger than `most_bytes` (default MOST_BYTES).
+    """Return the rows of a file, or a sample of them if it is larger than `most_bytes`.
 
     delimiter: of a CSV or TSV, None for the likeliest; header: whether these have a header line, else columns are
     called 1, 2, ...; columns: those that are needed, if they are known. Raises UserError for a missing, damaged or
     empty file, or one of an unknown kind.
     """
-    size = regular_file(path).stat().st_size
-    kind, most_bytes = kind_of(path), most_bytes or MOST_BYTES
-    if kind not in SUFFIXES:
-        raise UserError(f"{path}: unknown kind of file; fit reads {', '.join(SUFFIXES)} (UTF-8)")
-    if kind not in (".csv", ".tsv") and (delimiter or not header):
+    size, kind = regular_file(path).stat().st_size, kind_of(path)
+    if kind not in (*JOINED_SUFFIXES, ".jsonl", ".parquet"):
+        raise UserError(f"{path}: unknown kind of file; fit reads {', '.join(TABLES)} (UTF-8)")
+    if kind not in JOINED_SUFFIXES and (delimiter or not header):
         raise UserError(f"{path}: {'--delimiter' if delimiter else '--no-header'} is for CSV and TSV files")
     rng = np.random.default_rng(derive("fit", seed))
     with at_once():
         if kind == ".parquet":
-            return _kept(_read_parquet(path, size, most_bytes, rng, columns), rng)
-        with path.open("rb") as file:
-            lines = read_lines(file, str(path))
-            table = None
-            if kind != ".jsonl":
-                table = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
-            if size > most_bytes:
-                return _kept(_sample(path, file, table, size, most_bytes, rng), rng)
-            if table is None:
-                return _kept(_of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])]), rng)
-            return _kept(Table(path, table.header, [cells for _, cells in table.rows]), rng)
-
-
-def file_identity(path: Path, most_bytes: int | None = None) -> str:
-    """Return a fingerprint of a file's size and content; for a large file, of its content in many places."""
-    size = regular_file(path).stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    step = 1 if size <= (most_bytes or MOST_BYTES) else size // 64 // _BLOCK
-    with path.open("rb") as file:
-        for start in range(0, size, _BLOCK * max(1, step)):
-            check()
-            file.seek(start)
-            digest.update(file.read(_BLOCK))
-    return digest.hexdigest()[:16]
-
-
-def _kept(table: Table, rng: np.random.Generator) -> Table:
-    """Return a table of at most MOST_ROWS rows. Raises UserError if there are no rows."""
+            table = _read_parquet(path, size, most_bytes, rng, columns)
+        else:
+            with path.open("rb") as file:
+                lines, opened = read_lines(file, str(path)), None
+                if kind != ".jsonl":
+                    opened = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
+                if size > most_bytes:
+                    table = _sample(path, file, opened, size, most_bytes, rng)
+                elif opened:
+                    table = Table(path, opened.header, [cells for _, cells in opened.rows])
+                else:
+                    table = _of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])])
     if not table.rows:
-        raise UserError(f"{table.path}: no rows of data")
+        raise UserError(f"{path}: no rows of data")
     if len(table.rows) <= MOST_ROWS:
         return table
     chosen = np.sort(rng.choice(len(table.rows), MOST_ROWS, replace=False)).tolist()
     sampled = f"{table.sampled or f'{len(table.rows):,} rows'}, of which {MOST_ROWS:,} are drawn at random"
     return dataclasses.replace(table, rows=[table.rows[i] for i in chosen], sampled=sampled)
+
+
+def file_identity(path: Path) -> str:
+    """Return a fingerprint of a file's size and content; for a large file, of its content in 64 places."""
+    size = regular_file(path).stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for start in range(0, size, max(_BLOCK, size // 64)):
+            check()
+            file.seek(start)
+            digest.update(file.read(_BLOCK))
+    return digest.hexdigest()[:16]
 
 
 def _of_objects(path: Path, objects: Sequence[dict[str, Any]], sampled: str = "") -> Table:
@@ -130,57 +128,43 @@ def _sample(
     start = len(",".join(table.header)) if table else 0  # approximate start of the first record
     block = min(_BLOCK, most_bytes)
     blocks = math.ceil((size - start) / block)  # a grid, so that no row is read twice
-    chosen = rng.choice(blocks, min(max(1, most_bytes // block), blocks), replace=False)
-    places = (start + np.sort(chosen) * block).tolist()
+    chosen = rng.choice(blocks, min(most_bytes // block, blocks), replace=False)
     rows: list[Any] = []
-    for place in places:
+    for place in (start + np.sort(chosen) * block).tolist():
         check()
         file.seek(place)
-        lines = file.read(block).split(b"\n")[1:-1]
-        rows += _records_in(lines, table.header, table.form) if table else _objects_in(lines)
-    sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(places)} places of the file are read"
+        lines = file.read(block).partition(b"\n")[2].rpartition(b"\n")[0]
+        text = decoded(lines, str(path), first=False)
+        rows += _records_in(text, table) if table else _objects_in(text)
+    sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(chosen)} places of the file are read"
     return Table(path, table.header, rows, sampled) if table else _of_objects(path, rows, sampled)
 
 
-def _objects_in(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            values = json.loads(line.rstrip(b", \r"))  # a line may be an item of an array
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(values, dict):
-            yield values
+def _objects_in(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            values = json.loads(line.rstrip(", \r"))  # a line may be an item of an array
+            if isinstance(values, dict):
+                yield values
 
 
-def _records_in(lines: Sequence[bytes], header: Sequence[str], form: Form) -> list[Cells]:
-    """Return the records in lines from the middle of a file."""
-    texts = []
-    for line in lines:
-        try:
-            texts.append(line.decode())
-        except UnicodeDecodeError:
-            texts.append("")
-    if not form.quotes:
-        rows = (of_width(text.rstrip("\r").split(form.delimiter), header) for text in texts)
-        return [cells for cells in rows if len(cells) == len(header)]
-    best: list[Cells] = []
-    for start in range(min(_STARTS, len(texts))):
-        best = max(best, _parsed(texts[start:], header, form), key=len)
-        if len(best) * 2 > len(texts) - start:
-            break
-    return best
+def _records_in(text: str, table: records.Table) -> list[list[str]]:
+    """Return the records in lines from the middle of a file, without the first one, which may be incomplete.
+
+    The lines may begin inside a quoted cell. If they do not, reading them so fails at the next cell in quotes.
+    """
+    if not table.form.quotes:
+        return _complete((line.rstrip("\r").split(table.form.delimiter) for line in text.split("\n")), table.header)
+    outside, inside = (_complete(csv_records([quote + text], table.form), table.header) for quote in ("", '"'))
+    return (inside if 2 * len(inside) >= len(outside) else outside)[1:]
 
 
-def _parsed(texts: Sequence[str], header: Sequence[str], form: Form) -> list[Cells]:
-    """Return the records up to the first incomplete one."""
-    rows: list[Cells] = []
+def _complete(rows: Iterable[list[str]], header: Sequence[str]) -> list[list[str]]:
+    """Return the rows of the header's width, up to the first that is malformed."""
+    complete: list[list[str]] = []
     with contextlib.suppress(csv.Error):
-        for cells in filter(None, csv_records((f"{text}\n" for text in texts), form)):
-            row = of_width(cells, header)
-            if len(row) != len(header):
-                break
-            rows.append(row)
-    return rows
+        complete.extend(cells for row in rows if len(cells := of_width(row, header)) == len(header))
+    return complete
 
 
 def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generator, columns: Sequence[str]) -> Table:
@@ -192,12 +176,11 @@ def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generat
         most_rows = total if size <= most_bytes else max(1, int(total * most_bytes / size))
         if most_rows < total:
             groups = rng.permutation(groups).tolist()
-        rows: list[Cells] = []
+        rows: list[list[Any]] = []
         for batch in file.iter_batches(4096, row_groups=groups, columns=header if columns else None):
             check()
             header = batch.schema.names
-            cells = [column.to_pylist() if columns else _values(column) for column in batch.columns]
-            rows += map(list, zip(*cells, strict=True))
+            rows += map(list, zip(*map(_values, batch.columns), strict=True))
             if len(rows) >= most_rows:
                 break
         sampled = f"{human_bytes(size)} are sampled: {len(rows):,} of {total:,} rows are read"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from common.devices import best_precision, pick_device, pick_dtype
 from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime, at_once
+from common.teachers.answers import read_answers
 from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
-from common.teachers.logits import find_logits, saved_logits
+from common.teachers.linear import temperature_of
+from common.teachers.logits import load_logits
 from common.teachers.settings import is_fairseq
 from common.training.metrics import main_score
+from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
-from compression.experiments.fit.state import FINE_TUNED, FROZEN, LINEAR, MEAN
+from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN
 
 FOLDS = 4
 _LEAST_SECONDS = 30.0
@@ -72,13 +76,34 @@ class _Teachers:
         except UserError as error:
             say(f"{name}: {error}")
             return
-        task = self.stages.task
-        self.logits[name] = saved_logits(task, find_logits(self.stages.settings.paths, task, name, "train").path)
+        self.logits[name] = load_logits(self.stages.settings.paths, self.stages.task, name, "train")
 
-    def score(self, *names: str) -> float:
-        """Return the score of the mean of some teachers on the labelled rows of train."""
-        mean = np.mean([self.logits[name] for name in names], axis=0)
-        return main_score(self.stages.task, self.train.labels[self.labelled], mean[self.labelled])
+    def add_answers(self, file: Path, others: tuple[str, ...]) -> np.ndarray | None:
+        """Add a file of answers as a teacher; rows without an answer get the mean of other teachers.
+
+        Returns the labelled rows with an answer, int64 [n]; None if there are no other teachers for the rest.
+        """
+        paths, task, train = self.stages.settings.paths, self.stages.task, self.train
+        logits = read_answers(file, task, train, "train", partial=True)
+        answered = ~np.isnan(logits[:, 0])
+        if not others and not answered.all():
+            return None
+        both = np.flatnonzero(answered & train.labelled)
+        if len(both):
+            logits /= np.float32(temperature_of(task, logits[both], train.labels[both]))
+        if others:
+            logits[~answered] = np.mean([self.logits[name] for name in others], axis=0)[~answered]
+        file = file.with_stem(f"{file.stem}-of-train")
+        rows = dict(zip(zip(*train.sentences(), strict=True), logits, strict=True))
+        write_answers(file, task, list(rows), np.stack(list(rows.values())))
+        self.stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=ANSWERS)
+        self.logits[ANSWERS] = load_logits(paths, task, ANSWERS, "train")
+        return both
+
+    def score(self, *names: str, rows: np.ndarray | None = None) -> float:
+        """Return the score of the mean of some teachers on some rows of train, by default the labelled ones."""
+        rows, mean = self.labelled if rows is None else rows, np.mean([self.logits[name] for name in names], axis=0)
+        return main_score(self.stages.task, self.train.labels[rows], mean[rows])
 
     def mean_of(self, names: tuple[str, ...]) -> str:
         """Return the name of a teacher with the mean logits of some teachers; built if these are several."""
@@ -89,8 +114,11 @@ class _Teachers:
         return MEAN
 
 
-def teach(stages: Stages, train: Split) -> Taught:
-    """Build the teachers that there is time for. Returns the one to learn from."""
+def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
+    """Build the teachers that there is time for. Returns the one to learn from.
+
+    agreement: whether labels are the answers of the user's file, so that nothing says how good these are.
+    """
     settings, clock, task = stages.settings, stages.clock, stages.task
     if task.kind.by_word:
         return Taught(teacher=None, why="none: cheap teachers label whole texts")
@@ -104,13 +132,24 @@ def teach(stages: Stages, train: Split) -> Taught:
     if seconds < _FROZEN_SHARE * clock.left:
         teachers.build(FROZEN, 2 * _FROZEN_SHARE, FOLDS, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
     scores = {(name,): teachers.score(name) for name in teachers.logits}
-    if not scores:
-        return Taught(teacher=None, why="none: there was no time for one")
     if len(scores) > 1:
         scores[tuple(teachers.logits)] = teachers.score(*teachers.logits)
-    best = max(scores, key=lambda names: scores[names])
-    why = "; ".join(f"{' and '.join(names)} {100 * value:.1f}" for names, value in scores.items())
-    why = f"{' and '.join(best)} (on train rows that it has not learned from: {why})"
+    best = max(scores, key=lambda names: scores[names], default=())
+    why = f"on train rows that it has not learned from: {_in_words(scores)}"
+    file = settings.paths.experiment(settings.experiment) / ANSWERS_FILE
+    both = teachers.add_answers(file, best) if file.exists() else None
+    if both is not None:
+        joined = (*best, ANSWERS)
+        scores[joined] = scores.get(best, 0.0)
+        if best and len(both) and not agreement:
+            choices = {names: teachers.score(*names, rows=both) for names in (joined, (ANSWERS,), best)}
+            why += f"; on the {len(both):,} labelled ones with an answer: {_in_words(choices)}"
+            joined = max(choices, key=lambda names: choices[names])
+            scores[joined] = teachers.score(*joined)
+        best = joined
+    if not best:
+        return Taught(teacher=None, why="none: there was no time for one")
+    why = f"{' and '.join(best)} ({why})"
     if _EPOCHS * (_BACKWARD + 0.2) * seconds < _FINE_TUNED_SHARE * clock.left:
         teachers.build(
             FINE_TUNED,
@@ -128,6 +167,10 @@ def teach(stages: Stages, train: Split) -> Taught:
             why += f"; fine-tuned {100 * score:.1f} on validation" + (", joins" if joins else ", left out")
     encoder = FROZEN if FROZEN in teachers.logits else None
     return Taught(teacher=teachers.mean_of(best), why=why, encoder=encoder)
+
+
+def _in_words(scores: dict[tuple[str, ...], float]) -> str:
+    return "; ".join(f"{' and '.join(names)} {100 * value:.1f}" for names, value in scores.items())
 
 
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:

@@ -13,7 +13,7 @@ from common.progress import side_task
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, notes, summary
-from compression.experiments.report.page import render_page
+from compression.experiments.report.page import Extension, render_page
 from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
 from compression.experiments.report.reliability import calibrated_groups, draw_reliability
@@ -29,13 +29,15 @@ from compression.experiments.report.table import (
 )
 
 
-def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dict[str, Path]:
+def write_report(
+    folder: Path, rows: list[Row], record: ExperimentRecord, extension: Extension | None = None
+) -> dict[str, Path]:
     """Write an experiment's report into a folder. Returns the files' paths by name.
 
     Files: report.md and report.html; skyline.png and .pdf if a model was scored; reliability-<n>.png for the n-th
     split if students have probabilities; table.md, .csv and .tex if the record has a layout, or table-<task>.* if
-    there are several tables. rows: as in results.json, of any tasks, splits, stages and seeds. Raises UserError if
-    there is nothing to report: no rows, no planned table, no labels.
+    there are several tables. rows: as in results.json, of any tasks, splits, stages and seeds; extension: replaces the
+    skyline. Raises UserError if there is nothing to report: no rows, no planned table, no labels.
     """
     tables = pivots(rows, record)
     if not rows and not tables and not record.labels:
@@ -43,14 +45,14 @@ def write_report(folder: Path, rows: list[Row], record: ExperimentRecord) -> dic
     splits = group_rows(rows)
     pictures: list[Path] = []
     with side_task("a picture"):
-        if splits:
+        if splits and not extension:
             pictures += save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf"))
         for number, results in enumerate(splits, 1):
             if figure := draw_reliability(results):
                 pictures += save_figure(figure, folder, reliability_stem(number))
     texts = {
-        "report.md": _markdown(record, splits, tables),
-        "report.html": render_page(record, rows, splits, tables),
+        "report.md": _markdown(record, splits, tables, extension),
+        "report.html": render_page(record, rows, splits, tables, extension),
         **_table_files(tables),
     }
     for name, text in texts.items():
@@ -107,14 +109,16 @@ def _section(pivot: Pivot, level: str) -> list[str]:
     return [f"{level} {escape_markdown(pivot.title)}", markdown_table(pivot.table()), markdown_list(pivot.notes)]
 
 
-def _markdown(record: ExperimentRecord, splits: list[SplitResults], tables: list[Pivot]) -> str:
+def _markdown(
+    record: ExperimentRecord, splits: list[SplitResults], tables: list[Pivot], extension: Extension | None
+) -> str:
     parts = [f"# {escape_markdown(record.title)}"]
     parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
     parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
     for pivot in tables:
         parts += _section(pivot, "##")
-    parts += ["![Scores against sizes](skyline.png)"] if splits else []
-    titled = [(table.title, table) for table in label_tables(record)]
+    parts += ["![Scores against sizes](skyline.png)"] if splits and not extension else []
+    titled = [(table.title, table) for table in (*(extension.tables if extension else ()), *label_tables(record))]
     titled += [(results.heading, models_table(results)) for results in splits]
     for title, table in titled:
         parts += [f"## {escape_markdown(title)}", markdown_table(table)]

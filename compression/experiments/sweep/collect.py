@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from common.config import build
 from common.errors import UserError
 from common.progress import say
+from common.store.files import read_json
 from common.store.store import Store
+from compression.experiments.fit.state import FILE as FIT_FILE
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
 from compression.experiments.report.results import Row, read_results, write_results
@@ -48,7 +51,13 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     record = read_record(folder)
     none_yet = record.kind == "sweep" and not (folder / RESULTS_FILE).exists()
     rows = collect(paths, record) if none_yet or _ended(paths, record) else read_results(folder / RESULTS_FILE)
-    write_report(folder, rows, record)
+    if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
+        from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
+        from compression.experiments.fit.result import FitResult
+
+        write_fit_report(folder, rows, record, build(FitResult, fitted))
+    else:
+        write_report(folder, rows, record)
     return record, rows
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from compression.experiments.fit.data import draw
-from compression.experiments.fit.detect import FEWEST_OF_LABEL, FEWEST_ROWS, detect, usual_labels
+from compression.experiments.fit.detect import FEWEST_ROWS, detect
+from compression.experiments.fit.labels import FEWEST_OF_LABEL, usual_labels
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table, read_any
 
@@ -158,6 +159,21 @@ def test_no_row_of_a_large_file_is_read_twice(tmp_path, suffix, monkeypatch):
     for seed in range(5):
         texts = read_any(path, seed, most_bytes=path.stat().st_size * 3 // 4).column("review")
         assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("lines", [1, 3, 9])
+def test_rows_of_a_large_file_are_whole(tmp_path, suffix, lines, monkeypatch):
+    """Blocks begin anywhere: in a quoted cell of several lines, too."""
+    monkeypatch.setattr("compression.experiments.fit.table._BLOCK", 1000)
+    path, end = tmp_path / f"r.{suffix}", {"csv": ",", "tsv": "\t"}[suffix]
+    cells = [(f"said {row}\n" * lines + f'""so""{end} they', f"{row}") for row in range(500)]
+    path.write_text("".join(f'"{text}"{end}"{label}"\n' for text, label in [("text", "label"), *cells]))
+    whole = {tuple(row) for row in read_any(path, 1).rows}
+    for seed in range(5):
+        rows = {tuple(row) for row in read_any(path, seed, most_bytes=path.stat().st_size // 2).rows}
+        assert rows <= whole
+        assert len(rows) > 60
 
 
 def test_a_sparse_file_of_20_gb_is_not_read_whole(tmp_path):

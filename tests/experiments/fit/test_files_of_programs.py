@@ -64,7 +64,7 @@ def test_lists_need_their_separator():
     for separator in (", ", ","):
         found = read(FIELD / "comma-tags.csv", **flags, separator=separator)
         assert found.labels == ("food", "noise", "price", "staff", "view")
-        assert found.multilabel
+        assert found.kind == "multilabel"
 
 
 def test_a_label_with_half_a_surrogate_is_named_with_its_row():
@@ -222,7 +222,7 @@ def test_decimal_commas_of_the_test_file_are_read_too(tmp_path):
 )
 def test_joined_labels_are_noted(tmp_path, labels, separator):
     assert f"--kind multilabel --separator {separator!r}" in " ".join(with_labels(tmp_path / "a.jsonl", labels).notes)
-    assert with_labels(tmp_path / "a.jsonl", labels, separator=separator).multilabel
+    assert with_labels(tmp_path / "a.jsonl", labels, separator=separator).kind == "multilabel"
     assert with_labels(tmp_path / "a.jsonl", labels, kind="labels").notes == ()
     with pytest.raises(UserError, match="has the separator '#' of several labels; give it with --separator"):
         with_labels(tmp_path / "a.jsonl", labels, separator="#")

@@ -119,6 +119,13 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     assert run_script("experiment.py", *words) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["teacher"].startswith("linear (")
+    assert sum(label["rows"] for label in first["per_label"]) == first["rows"]["test"]
+    assert sum(sum(answers.values()) for answers in first["confusion"].values()) == first["rows"]["test"]
+    page = Path(first["report"]).read_text()
+    assert "Answering only when sure" in page
+    assert run_script("experiment.py", "report", first["name"], "--workspace", tmp_path / "workspace", "--json") == 0
+    assert Path(first["report"]).read_text() == page
+    capsys.readouterr()
     assert output.stat().st_size == first["bytes"] <= 4000
     output.unlink()
     packed = Path(first["packed"])
@@ -292,7 +299,9 @@ def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
     signs = {"up": "\U0001f600", "down": "\U0001f620"}
     rows = [(signs[name] + " " + "\U0001f697" * (i % 9), name) for i in range(80) for name in signs]
     monkeypatch.setattr("compression.experiments.fit.baselines._fasttext", lambda *splits: 1 / 0)
-    monkeypatch.setattr("compression.experiments.report.draw_skylines", lambda *results: Path("no font").read_bytes())
+    monkeypatch.setattr(
+        "compression.experiments.report.draw_reliability", lambda *results: Path("no font").read_bytes()
+    )
     given = settings(tmp_path, rows, "none", minutes=0.5, max_bytes=4000)
     result = fit(given)
     assert (tmp_path / "reviews.fwt").stat().st_size == result.bytes

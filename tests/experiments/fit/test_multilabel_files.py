@@ -17,8 +17,10 @@ from own_task import write_csv, write_tsv
 from common.data.readers.tables import read_source
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL
-from compression.experiments.fit.data import draw, with_test, write_task
-from compression.experiments.fit.detect import detect, labels_of, read_rows
+from compression.experiments.fit.data import draw, read_contents, with_test, write_task
+from compression.experiments.fit.detect import detect
+from compression.experiments.fit.labels import labels_of, read_rows
+from compression.experiments.fit.run import in_words
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import read_any
 
@@ -47,7 +49,7 @@ def test_lists_of_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
     if suffix in ("jsonl", "parquet"):  # only lists can be missing
         rows = [(text, labels if i % 7 else None) for i, (text, labels) in enumerate(rows)]
     what = found(tmp_path / f"r.{suffix}", rows)
-    assert what.multilabel
+    assert what.kind == "multilabel"
     assert (what.texts, what.label, what.range) == (("review",), "verdict", None)
     assert what.labels == tuple(sorted(tiny_labels.LABELS))
     assert what.values == [(text, None if labels is None else tuple(labels)) for text, labels in rows]
@@ -72,19 +74,19 @@ def test_the_task_that_is_written_reads_back(tmp_path):
 def test_lists_of_one_label_are_labels(tmp_path):
     rows = [(text, [label]) for text, label in zip(TEXTS[:100], itertools.cycle(["bad", "good"]))]
     what = found(tmp_path / "r.jsonl", rows)
-    assert not what.multilabel
+    assert what.kind == "labels"
     assert what.labels == ("bad", "good")
     assert what.values == [(text, labels[0]) for text, labels in rows]
     assert what.notes == ("Every list has one label: a text has one of the labels, not any number of them.",)
-    assert found(tmp_path / "r.jsonl", rows, kind="multilabel").multilabel
-    assert found(tmp_path / "r.jsonl", [*rows, (TEXTS[100], [])]).multilabel
+    assert found(tmp_path / "r.jsonl", rows, kind="multilabel").kind == "multilabel"
+    assert found(tmp_path / "r.jsonl", [*rows, (TEXTS[100], [])]).kind == "multilabel"
 
 
 def test_a_bar_joins_labels_only_where_they_are_seen_elsewhere_too(tmp_path):
     def labels(cells, **given):
         rows = [(text, cell) for text, cell in zip(TEXTS[:120], itertools.cycle(cells))]
         what = found(tmp_path / "r.csv", rows, **given)
-        return what.multilabel, what.labels
+        return what.kind == "multilabel", what.labels
 
     assert labels(["a", "b|a", "b", ""]) == (True, ("a", "b"))
     assert labels(["a|b", "c"]) == (False, ("a|b", "c"))
@@ -103,10 +105,99 @@ def test_a_rare_label_is_left_out_of_lists_and_of_the_test_file(tmp_path):
     assert what.notes == ("Labels on fewer than 5 rows are left out: 'odd' (2 rows).",)
     held_out = [(TEXTS[102], ["odd", "b"]), (TEXTS[103], []), (TEXTS[104], ["odd"]), (TEXTS[105], None)]
     path = write(tmp_path / "t.jsonl", held_out)
-    test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.multilabel), what, path).test
+    test = with_test(read_rows(read_any(path, 1), what.texts, what.label, what.kind), what, path).test
     assert test == [(TEXTS[102], ("b",)), (TEXTS[103], ())]
     with pytest.raises(UserError, match="label 'c' is not one of a, b"):
         with_test([(TEXTS[0], ("a", "c"))], what, path)
+
+
+COLUMNS = ("login", "billing", "bug")
+
+
+def with_columns(path, yes, no, changed=()):
+    """A file with a column for each label, whose cells say yes or no, and the labels that it gives each text."""
+    answers = [[i % 2 == 0, i % 3 == 0, i % 5 == 0] for i in range(100)]
+    cells = [[yes if answer else no for answer in row] for row in answers]
+    for row, column, cell in changed:
+        cells[row][column] = cell
+    values = [(text, *row) for text, row in zip(TEXTS[:100], cells, strict=True)]
+    rows = [dict(zip(("review", *COLUMNS), row, strict=True)) for row in values]
+    if path.suffix == ".csv":
+        write_csv(path, values, ("review", *COLUMNS))
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return [tuple(name for name, answer in zip(COLUMNS, row, strict=True) if answer) for row in answers]
+
+
+@pytest.mark.parametrize(
+    ("name", "yes", "no"),
+    [
+        ("a.csv", "1", "0"),
+        ("a.csv", "Yes", "no"),
+        ("a.csv", "x", ""),
+        ("a.csv", "1.0", "0.0"),
+        ("a.jsonl", True, False),
+        ("a.jsonl", 1, None),
+        ("a.parquet", 1.0, 0.0),
+    ],
+)
+def test_columns_of_yes_and_no_are_a_label_each(tmp_path, name, yes, no):
+    expected = with_columns(tmp_path / name, yes, no)
+    what = read_contents(FitSettings(file=tmp_path / name, label=COLUMNS))
+    assert what.kind == "multilabel"
+    assert what.texts == ("review",)
+    assert what.labels == ("billing", "bug", "login")
+    assert [row[-1] for row in what.values] == expected
+    assert what.notes == (f"{expected.count(())} rows have none of the labels.",)
+    assert "any number of 3 labels (label columns: billing, bug, login)" in in_words(what)
+    task = write_task(tmp_path, "mine", what)
+    assert read_source(tmp_path / "rows.parquet", task).labels.sum(0).tolist() == [34, 20, 50]
+
+
+def test_columns_of_labels_are_read_from_the_test_file_too(tmp_path):
+    with_columns(tmp_path / "a.csv", "1", "0")
+    expected = with_columns(tmp_path / "b.csv", "yes", "no")
+    what = read_contents(FitSettings(file=tmp_path / "a.csv", test=tmp_path / "b.csv", label=COLUMNS))
+    assert [row[-1] for row in what.test] == expected
+
+
+def test_a_row_without_a_word_for_yes_or_no_has_unknown_labels(tmp_path):
+    with_columns(tmp_path / "a.csv", "1", "0", [(1, column, "") for column in range(3)])
+    what = read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))
+    assert what.values[1][-1] is None
+    assert "1 rows have no label: they are only distilled on." in what.notes
+
+
+def test_a_column_that_never_says_yes_is_left_out_with_a_note(tmp_path):
+    with_columns(tmp_path / "a.csv", "1", "0", [(row, 2, "0") for row in range(100)])
+    what = read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))
+    assert what.labels == ("billing", "login")
+    assert "Labels on fewer than 5 rows are left out: 'bug' (0 rows)." in what.notes
+
+
+@pytest.mark.parametrize(("no", "cell"), [("0", "maybe"), ("0", "2"), ("0", ""), ("", "no idea")])
+def test_a_cell_that_says_neither_yes_nor_no_is_named(tmp_path, no, cell):
+    with_columns(tmp_path / "a.csv", "1", no, [(6, 2, cell)])
+    with pytest.raises(UserError, match=rf"a\.csv row 7: column 'bug' has '{cell}', which says neither yes nor no"):
+        read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"label": ("bug", "bug")}, "--label takes one column, or several different ones"),
+        ({"separator": ";"}, "--separator is for one column of --label; several are a label each"),
+        ({"kind": "numbers"}, "--kind numbers is for one column of --label"),
+        ({"text": ("bug",)}, "--label: bug is the column of --text"),
+        ({"label": ("login", "bag")}, "no column 'bag' .* did you mean bug"),
+    ],
+)
+def test_flags_that_contradict_columns_of_labels_are_refused(tmp_path, flags, message):
+    with_columns(tmp_path / "a.csv", "1", "0")
+    with pytest.raises((UserError, ValueError), match=message):
+        read_contents(FitSettings(file=tmp_path / "a.csv", **{"label": COLUMNS, **flags}))
 
 
 def some(lists):

@@ -12,7 +12,7 @@ from compression.experiments.fit.detect import FileContents
 
 def found(texts, columns=("text",), gaps=1000):
     values = [(*[text] * len(columns), None if i % gaps == gaps - 1 else "ab"[i % 2]) for i, text in enumerate(texts)]
-    return FileContents(columns, "label", ("a", "b"), None, values)
+    return FileContents(columns, "label", ("a", "b"), values)
 
 
 def sentences(count):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +24,31 @@ _HERE = Path(__file__).parent
 _PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict=False))
 
 
-def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitResults], pivots: list[Pivot]) -> str:
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """What a kind of experiment shows in place of skylines.
+
+    template: extends page.html.j2; context: its values; tables: for report.md.
+    """
+
+    template: Path
+    context: Mapping[str, Any]
+    tables: Sequence[Table]
+
+
+def render_page(
+    record: ExperimentRecord,
+    rows: list[Row],
+    splits: list[SplitResults],
+    pivots: list[Pivot],
+    extension: Extension | None = None,
+) -> str:
     """Return the page's HTML, deterministically. The template escapes all text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
+        loader=FileSystemLoader([_HERE, *([extension.template.parent] if extension else [])]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -37,7 +56,8 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
         keep_trailing_newline=True,
     )
     environment.globals["heading_levels"] = heading_levels
-    return environment.get_template("page.html.j2").render(
+    return environment.get_template(extension.template.name if extension else "page.html.j2").render(
+        extension.context if extension else {},
         record=record,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
@@ -48,7 +68,7 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
                 "heading": results.heading,
                 "summary": summary(results),
                 "table": models_table(results),
-                "skyline": Markup(_skyline(results, record.quote, f"s{number}-")),
+                "skyline": "" if extension else Markup(_skyline(results, record.quote, f"s{number}-")),
                 "reliability": Markup(_reliability(results, f"r{number}-")),
             }
             for number, results in enumerate(splits)

@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """One metric for one combination of labels of the column axes.
 
     heading: the metric as shown; task: task of the scores, None if every row has its own; splits: task -> test splits
@@ -179,7 +179,9 @@ def _planned_stages(run: RecordedRun) -> list[str]:
     return [_stage(actions[: i + 1]) for i in range(len(actions))]
 
 
-def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:
+def columns_of_scores(
+    table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]
+) -> Iterator[ScoreColumn]:
     """Yield the columns for each combination of labels: our metrics, the main one first, then the quoted ones."""
     layout, quote = record.table, record.quote
     for labels in table.columns:
@@ -190,11 +192,11 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
         for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
             # Rows of several tasks share a column, so it cannot be specific to one task's splits.
             if layout.average_splits or only is None:
-                yield Column(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
+                yield ScoreColumn(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
             else:
                 for split in splits[only]:
                     heading = metric if len(splits[only]) == 1 else f"{metric} {split}"
-                    yield Column(labels, metric, heading, only, {only: (split,)})
+                    yield ScoreColumn(labels, metric, heading, only, {only: (split,)})
         if quote is not None:
             tasks = [quote.task] if quote.task else tasks
             only = tasks[0] if len(tasks) == 1 else None
@@ -202,7 +204,7 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
             for metric in dict.fromkeys(figure.metric for figure in figures if figure.task in tasks):
                 # The thesis has one figure for MNLI's two test splits.
                 heading = averaged(metric, _MATCHED) if only == "mnli" else metric
-                yield Column(labels, metric, f"{heading}, {source}", only, {}, quoted=True)
+                yield ScoreColumn(labels, metric, f"{heading}, {source}", only, {}, quoted=True)
 
 
 def averaged(metric: str, splits: Sequence[str]) -> str:

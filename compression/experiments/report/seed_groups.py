@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from compression.experiments.report.results import Row, grouped
 
@@ -50,14 +50,12 @@ def mean(values: Iterable[float | None]) -> float | None:
     return summary.mean if summary else None
 
 
-def speed_of(row: Row, name: str) -> float | None:
-    """Return a speed of a row, or None if the model was not timed."""
-    return (row.get("speed") or {}).get(name)
-
-
 @dataclasses.dataclass(frozen=True)
 class SeedGroup:
-    """Models that differ only in their seed, scored on one split. rows: one per seed, at least one."""
+    """Models that differ only in their seed, scored on one split. rows: one per seed, at least one.
+
+    A table of means also has groups of models of several tasks; sizes and speeds are then means over the tasks.
+    """
 
     name: str
     rows: tuple[Row, ...]
@@ -97,9 +95,9 @@ class SeedGroup:
         source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
         return f"{source}, augmented" if augmented else source
 
-    def size(self, field: str) -> float | None:
+    def size(self, field: str | None) -> float | None:
         """Return the mean of a count or size over the seeds."""
-        return mean(row.get(field) for row in self.rows)
+        return self._mean(lambda row: row.get(field))
 
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
@@ -111,7 +109,25 @@ class SeedGroup:
 
     def speed(self, name: str) -> float | None:
         """Return the mean of a speed of results.json over the seeds; None if no model was timed."""
-        return mean(speed_of(row, name) for row in self.rows)
+        return self._mean(lambda row: (row.get("speed") or {}).get(name))
+
+    @property
+    def training_seconds(self) -> float | None:
+        """Mean seconds of training over the seeds."""
+        return self._mean(lambda row: (row.get("seconds") or {}).get("train"))
+
+    def _mean(self, value: Callable[[Row], float | None]) -> float | None:
+        return mean(mean(map(value, rows)) for rows in grouped(self.rows, lambda row: row.get("task")).values())
+
+    def times_smaller(self, field: str | None, teacher: SeedGroup | None) -> float | None:
+        """Return the teacher's bytes_model divided by the size in `field`."""
+        whole, size = teacher.size("bytes_model") if teacher else None, self.size(field)
+        return whole / size if whole and size else None
+
+    def times_faster(self, teacher: SeedGroup | None) -> float | None:
+        """Return the teacher's milliseconds per text divided by the group's."""
+        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, self.speed(MILLISECONDS)
+        return slow / fast if slow and fast else None
 
     @property
     def calibration_error(self) -> Stat | None:
@@ -162,18 +178,6 @@ class SplitResults:
     def size_field_of(self, group: SeedGroup) -> str:
         """Return the field of a group's size. A teacher has no packed file, so its weights file is used instead."""
         return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
-
-    def times_smaller(self, group: SeedGroup, field: str) -> float | None:
-        """Return the teacher's bytes_model divided by the group's size in `field`."""
-        teacher = self.teacher_of(group)
-        whole, size = teacher.size("bytes_model") if teacher else None, group.size(field)
-        return whole / size if whole and size else None
-
-    def times_faster(self, group: SeedGroup) -> float | None:
-        """Return the teacher's milliseconds per text divided by the group's."""
-        teacher = self.teacher_of(group)
-        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, group.speed(MILLISECONDS)
-        return slow / fast if slow and fast else None
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.tables import human_bytes
-from compression.experiments.report.models_table import metric_heading
+from compression.experiments.report.columns import metric_heading, ratio_text
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points, tolerable_scores
 from compression.experiments.report.seed_groups import GZIPPED, MEASURED, MILLISECONDS, PACKED, SplitResults
-from compression.experiments.report.speed_columns import ratio_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,18 +113,18 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
-            value, ratio, word = group.speed(cost), results.times_faster(group), "faster"
+            value, ratio, word = group.speed(cost), group.times_faster(teacher), "faster"
             amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
             field = results.size_field_of(group)
-            value, ratio, word = group.size(field), results.times_smaller(group, field), "smaller"
+            value, ratio, word = group.size(field), group.times_smaller(field, teacher), "smaller"
             amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
             lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
             if teacher and ratio and teacher is not group:
-                lines[-1] += f", {ratio_entry(ratio).text} times {word} than {teacher.name}"
+                lines[-1] += f", {ratio_text(ratio)} times {word} than {teacher.name}"
             points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
     return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.experiments.report.models_table import label_tables, metric_heading, models_table, notes, summary
-from compression.experiments.report.pivot import Pivot
+from compression.experiments.report.columns import metric_heading
+from compression.experiments.report.models_table import label_tables, models_table, summary
 from compression.experiments.report.pivot_layout import stage_label
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
 from compression.experiments.report.reliability import draw_reliability
@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 _PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict=False))
 
 
-def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitResults], pivots: list[Pivot]) -> str:
+def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitResults], pivots: list[Table]) -> str:
     """Return the page's HTML, deterministically. The template escapes all text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -37,21 +37,23 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
         keep_trailing_newline=True,
     )
     environment.globals["heading_levels"] = heading_levels
+    pivots = [table.without("csv") for table in pivots]
+    models = [models_table(results) for results in splits]
     return environment.get_template("page.html.j2").render(
         record=record,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
         counts=_counts(record, rows),
-        pivots=[pivot.table() for pivot in pivots],
+        pivots=pivots,
         groups=[
             {
                 "heading": results.heading,
                 "summary": summary(results),
-                "table": models_table(results),
+                "table": table,
                 "skyline": Markup(_skyline(results, record.quote, f"s{number}-")),
                 "reliability": Markup(_reliability(results, f"r{number}-")),
             }
-            for number, results in enumerate(splits)
+            for number, (results, table) in enumerate(zip(splits, models, strict=True))
         ],
         shapes=_parameter_shapes(rows),
         labels=label_tables(record),
@@ -59,8 +61,8 @@ def render_page(record: ExperimentRecord, rows: list[Row], splits: list[SplitRes
         models=_other_models(rows),
         jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
         fixed=_setting_texts(record.settings),
-        quotes=any(line.quoted for pivot in pivots for line in (*pivot.baselines, *pivot.columns)),
-        notes=dict.fromkeys([*notes(splits), *(note for pivot in pivots for note in pivot.notes)]),
+        quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
+        notes=dict.fromkeys(note for table in (*models, *pivots) for note in table.notes),
     )
 
 

@@ -11,27 +11,13 @@ from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import DASH, GZIPPED, MILLISECONDS, PACKED, SeedGroup, Stat
 from compression.experiments.report.table import Entry, Value
 
-TITLES = {
-    "accuracy": "Accuracy",
+CORRELATIONS = ("matthews", "pearson", "spearman", "agreement_pearson")
+"""Metrics that tables show times 100; all others are in percent."""
+_TITLES = {
     "agreement": "Agreement with teacher",
-    "f1": "F1",
-    "f1_at_threshold": "F1 at the threshold",
-    "f1_micro": "F1 micro",
-    "f1_macro": "F1 macro",
-    "subset_accuracy": "Subset accuracy",
-    "answer_f1": "Answer F1",
-    "exact_match": "Exact match",
-    "entity_f1": "Entity F1",
-    "entity_precision": "Precision",
-    "entity_recall": "Recall",
-}
-CORRELATIONS = {
-    "matthews": "Matthews",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
     "agreement_pearson": "Pearson with teacher",
+    "f1_at_threshold": "F1 at the threshold",
 }
-"""Titles of metrics in tables. Correlations are multiplied by 100; all other metrics are in percent."""
 _AGREEMENT = "Rows without labels are scored by agreement with the teacher only."
 _METRIC_NOTES = {
     **dict.fromkeys(
@@ -78,7 +64,13 @@ class Column:
 
 def metric_heading(name: str) -> str:
     """Return a metric's heading: 'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
-    return f"{CORRELATIONS[name]} × 100" if name in CORRELATIONS else f"{TITLES.get(name, name)}, %"
+    return f"{metric_title(name)} × 100" if name in CORRELATIONS else f"{metric_title(name)}, %"
+
+
+def metric_title(name: str) -> str:
+    """Return a metric's name in sentences: 'f1_macro' -> 'F1 macro'."""
+    words = name.replace("_", " ").replace("f1", "F1")
+    return _TITLES.get(name, words[:1].upper() + words[1:])
 
 
 def metric_column(name: str) -> Column:

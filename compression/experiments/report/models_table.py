@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.columns import CORRELATIONS, TITLES, columns_of, notes_of
+from compression.experiments.report.columns import CORRELATIONS, columns_of, metric_title, notes_of
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
@@ -72,7 +72,7 @@ def summary(results: SplitResults) -> str:
     if best is None:
         return "No student was scored."
     metric = results.metrics[0]
-    title = CORRELATIONS.get(metric) or TITLES.get(metric, metric)
+    title = metric_title(metric)
     unit = "" if metric in CORRELATIONS else " %"
 
     def shown(group: SeedGroup) -> str:

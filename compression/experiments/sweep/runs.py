@@ -32,7 +32,9 @@ class RunRecord(Settings):
     """Contents of a run's run.json."""
 
     id: str
-    status: Literal["finished", "failed"]
+    status: Literal["finished", "failed"] = "failed"
+    family: str
+    """8 hex digits shared by runs that distil the same student with different seeds."""
     task: str
     settings: dict[str, Any]
     """Settings of all its steps."""
@@ -46,7 +48,7 @@ class RunRecord(Settings):
     """Training rows times epochs, for estimates; 0 if no student was trained, because it was finished before."""
     started: str = ""
     """In UTC."""
-    host: str
+    host: str = ""
     threads: int
 
 

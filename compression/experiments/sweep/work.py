@@ -36,21 +36,25 @@ _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.
 class RunTask:
     """A run in the form that is sent to a worker: names, numbers and settings."""
 
-    id: str
-    task: str
+    record: RunRecord
+    """What is known of the run before it starts; its status is the one that it has if it is lost."""
     workspace: Path
     jobs: tuple[dict[str, Any], ...]
     """Settings of the compress jobs, without defaults. The jobs share one distilled student."""
-    settings: dict[str, Any]
-    """Settings of all steps."""
-    inputs: dict[str, str]
     timing: dict[str, Any]
     """Settings of evaluate for timing the models; empty if they are not timed."""
     experiment: str
     observers: tuple[str, ...]
-    threads: int
-    rows: int
-    """Training rows times epochs."""
+
+    @property
+    def id(self) -> str:
+        """Identity of the run."""
+        return self.record.id
+
+    @property
+    def rows(self) -> int:
+        """Training rows times epochs."""
+        return self.record.work
 
     @property
     def name(self) -> str:
@@ -62,19 +66,11 @@ class RunTask:
         """The run's folder in the workspace."""
         return RunFolder(Store(self.workspace), self.id)
 
-    def record(self, error: str | None = None, **ended: Any) -> RunRecord:
-        """Return the record of the ended run: finished, or failed if there is an error. ended: other fields."""
-        return RunRecord(
-            id=self.id,
-            status="failed" if error else "finished",
-            task=self.task,
-            settings=self.settings,
-            inputs=self.inputs,
-            error=error,
-            host=platform.node(),
-            threads=self.threads,
-            **ended,
-        )
+    def ended(self, error: str | None = None, **fields: Any) -> None:
+        """Write the record of the run: finished, or failed if there is an error. fields: others that have changed."""
+        status = "failed" if error else "finished"
+        known = {"status": status, "error": error, "host": platform.node(), **fields}
+        self.folder.write(self.record.model_copy(update=known))
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
@@ -85,7 +81,7 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
     """
     folder = run.folder
     # The lock is on the student's name, because other runs may distil the same student and compress it differently.
-    with waiting(), only_one(folder.folder.parent / f"{run.task}-{run.name}", run.name):
+    with waiting(), only_one(folder.folder.parent / f"{run.record.task}-{run.name}", run.name):
         if folder.status() == "finished":
             return
         folder.file.unlink(missing_ok=True)
@@ -104,16 +100,15 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             folder.running.unlink(missing_ok=True)
         reused = False
         if models:  # manifests have whole seconds
-            built = read_manifest(folder.paths.model(run.task, models[0].name)).built
+            built = read_manifest(folder.paths.model(run.record.task, models[0].name)).built
             reused = datetime.datetime.fromisoformat(built) < started.replace(microsecond=0)
-        ended = run.record(
+        run.ended(
             error,
-            models=models,
+            models=tuple(models),
             seconds=round(time.monotonic() - clock, 3),
             work=0 if reused else run.rows,
             started=started.isoformat(timespec="seconds"),
         )
-        folder.write(ended)
     advance(run.rows)
 
 
@@ -131,7 +126,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 def _train_and_evaluate(run: RunTask) -> list[SavedModel]:
     """Do the run and record it with the experiment's observers. Returns the models it saved."""
-    recorded = {"id": run.id, "jobs": run.jobs, "settings": run.settings, "inputs": run.inputs}
+    recorded = {"id": run.id, "jobs": run.jobs, "settings": run.record.settings, "inputs": run.record.inputs}
     folder = run.folder.paths.experiment(run.experiment) / "sacred"
     models, rows = record(run.experiment, folder, recorded, lambda: _models_and_rows(run), run.observers)
     write_results(run.folder.results, [{**row, "run_id": run.id} for row in rows])
@@ -141,7 +136,7 @@ def _train_and_evaluate(run: RunTask) -> list[SavedModel]:
 def _models_and_rows(run: RunTask) -> tuple[list[SavedModel], list[Row]]:
     models: dict[str, SavedModel] = {}
     rows: list[Row] = []
-    with threads(run.threads):
+    with threads(run.record.threads):
         for flags in run.jobs:
             shared = {key: flags[key] for key in ("task", "workspace", "cpu") if key in flags}
             for folder in compress(Job("compress", flags).settings()):

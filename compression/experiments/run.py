@@ -1,92 +1,31 @@
-"""Run plans: jobs in order, then the runs of a grid.
+"""Run plans: the jobs that come first, and then the runs of a grid.
 
-A job calls the same function as its script and passes only the names of the models it saved to the next job. A chain
-therefore saves the same models, byte for byte, as its commands run one by one.
+A job calls the same function as its script and passes only the names of the models it saved to the next job. A list of
+jobs therefore saves the same models, byte for byte, as its commands run one by one.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from common.launch.launcher import LAUNCHERS, Launcher
-from common.progress import Advance, nothing, say, show_bars, side_task
-from common.store.files import read_json, whole_folder, write_json
+from common.progress import nothing, say, side_task
+from common.store.files import read_json, whole_folder
 from common.store.locks import only_one
-from common.teachers.finetune import finetune
-from common.tracking import check_observers, record
-from compression.analysis.analyze import analyze, picture_folder, subject
+from common.tracking import check_observers
 from compression.augmentation.label_shift import recorded_labels
-from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.experiments.jobs import Job
 from compression.experiments.plan import Plan
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
-from compression.experiments.report.results import Row, write_results
+from compression.experiments.report.results import Row
 from compression.experiments.sweep.board import Board
 from compression.experiments.sweep.collect import collect
 from compression.experiments.sweep.grid import load_sweep
 from compression.experiments.sweep.plan import distinct, plan_runs
 from compression.experiments.sweep.settings import SweepSettings
-from compression.experiments.sweep.work import RunTask, do_run
-from compression.shrinking.chain import compress
-
-
-@dataclasses.dataclass
-class ChainState:
-    """Names of the models that jobs have saved so far, and of the teacher fine-tuned or imported last."""
-
-    models: list[str] = dataclasses.field(default_factory=list)
-    teacher: str | None = None
-
-
-def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
-    """Run jobs in order. Returns the rows of their evaluations and the final state."""
-    state = ChainState()
-    rows: list[Row] = []
-    for number, job in enumerate(jobs, 1):
-        show_bars(bool(job.flags.get("loadbar", True)))
-        say(f"[{number}/{len(jobs)}] {job}")
-        rows += _run_job(job, state)
-    return rows, state
-
-
-def _run_job(job: Job, state: ChainState) -> list[Row]:
-    models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
-    match job.kind:
-        case "preprocess":
-            settings = job.settings(**{"model_name": state.teacher} if state.teacher else {})
-            preprocess(settings)
-            if settings.logits_from and settings.model_name:
-                state.teacher = settings.model_name
-                state.models.append(state.teacher)
-        case "finetune":
-            state.teacher = finetune(job.settings()).name
-            state.models.append(state.teacher)
-        case "compress":
-            settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
-            folders = compress(settings)
-            if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
-                state.models += [folder.name for folder in folders]
-        case "evaluate":
-            return [row for model in models for row in evaluate(job.settings(**model))]
-        case "analyze":
-            for model in models:
-                _analyze(job, model)
-    return []
-
-
-def _analyze(job: Job, model: dict[str, str]) -> None:
-    """Analyze a model, unless it was already analyzed with the same settings."""
-    settings = job.settings(**model)
-    name, identity = subject(settings)
-    made_from = [*identity, job.as_record()]
-    file = picture_folder(settings, name) / "analysis.json"
-    if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
-        write_json(file, {**analyze(settings), "made_from": made_from})
+from compression.experiments.sweep.work import RunTask, SharedJobs, do_run, do_shared
 
 
 def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
@@ -135,29 +74,6 @@ def run(
         finally:
             rows = collect(plan.workspace, experiment)
     return rows, experiment
-
-
-@dataclasses.dataclass(frozen=True)
-class SharedJobs:
-    """Jobs of one task, for a worker. experiment, observers: where they are recorded; folder: for the results."""
-
-    jobs: tuple[Job, ...]
-    experiment: Path
-    observers: tuple[str, ...]
-    folder: Path
-    rows: int = 1
-
-
-def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
-    """Run the jobs that are not up to date, and write the teacher's name and the rows of evaluations."""
-    rows: list[Row] = []
-    state = ChainState()
-    if shared.jobs:
-        settings = {"jobs": [job.as_record() for job in shared.jobs]}
-        folder = shared.experiment / "sacred"
-        rows, state = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
-    write_results(shared.folder / "result.json", rows)
-    write_json(shared.folder / "teacher.json", state.teacher)
 
 
 def run_shared(plan: Plan, launcher: Launcher) -> dict[str, str]:

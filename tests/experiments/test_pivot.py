@@ -165,12 +165,8 @@ def test_without_a_layout_there_is_no_table():
     assert pivots([], SMALL.model_copy(update={"table": None})) == []
 
 
-def test_splits_have_separate_columns_where_they_are_not_averaged():
+def test_a_score_is_the_mean_over_the_splits_of_a_task():
     assert heads(only(mnli(1, 0.60, 0.70), MNLI)) == ["alpha 0 · accuracy (m+mm)/2"]
-    apart = MNLI.model_copy(update={"table": MNLI.table.model_copy(update={"average_splits": False})})
-    pivot = only(mnli(1, 0.60, 0.70), apart)
-    assert heads(pivot) == ["alpha 0 · accuracy test_matched", "alpha 0 · accuracy test_mismatched"]
-    assert texts(pivot) == {("bilstm",): ["60.00 (1/4)", "70.00 (1/4)"]}
 
 
 def test_a_task_without_rows_has_the_metrics_of_its_definition():

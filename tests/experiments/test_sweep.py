@@ -26,12 +26,13 @@ from compression.evaluation.evaluate import Evaluate
 from compression.experiments import run as run_module
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
-from compression.experiments.run import ChainState, sweep
-from compression.experiments.sweep import board
+from compression.experiments.run import sweep
+from compression.experiments.sweep import board, work
 from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.grid import load_grid, load_sweep
 from compression.experiments.sweep.plan import distinct, plan_runs, plan_sweep
 from compression.experiments.sweep.runs import RunFolder
+from compression.experiments.sweep.work import ChainState
 from compression.shrinking.chain import compress
 
 LONG = {"epochs": 100, "patience": 100}
@@ -350,17 +351,17 @@ def test_files_of_a_killed_run_are_ignored(done):
 
 def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
     plan = load_sweep(write_grid(tmp_path, shared=[{"preprocess": {}}]), settings(tmp_path))
-    monkeypatch.setattr(run_module, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
     assert run_module.run_shared(plan, Launcher()) == {"sst-2": "before"}
 
     def interrupted(jobs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "run_jobs", interrupted)
+    monkeypatch.setattr(work, "run_jobs", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_module.run_shared(plan, Launcher())
     assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "before"
     assert not list((tmp_path / "experiments/g").glob(".shared*"))
-    monkeypatch.setattr(run_module, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
     assert run_module.run_shared(plan, Launcher()) == {"sst-2": "after"}
     assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "after"

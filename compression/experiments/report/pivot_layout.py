@@ -190,13 +190,7 @@ def columns_of_scores(
         known = {task: _metrics_and_splits(table, task) for task in tasks}
         splits = {task: test_splits for task, (_, test_splits) in known.items()}
         for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
-            # Rows of several tasks share a column, so it cannot be specific to one task's splits.
-            if layout.average_splits or only is None:
-                yield ScoreColumn(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
-            else:
-                for split in splits[only]:
-                    heading = metric if len(splits[only]) == 1 else f"{metric} {split}"
-                    yield ScoreColumn(labels, metric, heading, only, {only: (split,)})
+            yield ScoreColumn(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
         if quote is not None:
             tasks = [quote.task] if quote.task else tasks
             only = tasks[0] if len(tasks) == 1 else None

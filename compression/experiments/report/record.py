@@ -24,7 +24,10 @@ NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", 
 
 
 class TableLayout(Settings):
-    """A table of means and deviations: the axes of its rows and of its columns."""
+    """A table of means and deviations: the axes of its rows and of its columns.
+
+    The score of a task with several test splits (MNLI's matched and mismatched) is their mean, as in the thesis.
+    """
 
     rows: tuple[str, ...] = pydantic.Field(min_length=1)
     """Axes whose values make the rows; `stage` may be one (distilled, +p, +q, +p+q), and `task`."""
@@ -32,8 +35,6 @@ class TableLayout(Settings):
     """Axes whose values make the columns; the best mean across them is bold in every row."""
     sizes: bool = False
     """Show the bytes of the packed model behind each score."""
-    average_splits: bool = True
-    """One score per task: the mean over its test splits (MNLI's matched and mismatched, as in the thesis)."""
 
 
 class Quote(Settings):

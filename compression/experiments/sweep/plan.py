@@ -17,7 +17,7 @@ from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.jobs import Job, to_plain
+from compression.experiments.jobs import Job
 from compression.experiments.plan import Plan
 from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.experiments.sweep.work import RunTask
@@ -88,12 +88,13 @@ def plan_runs(plan: Plan, teachers: Mapping[str, str]) -> list[RunTask]:
         # Runs may differ in any setting, so their names contain, in front of the seed, part of a hash of the settings.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
         flags["model_name"] = f"{stem}-{record.family}-s{cell.seed}"
+        flags["loadbar"] = False
+        shared = {key: flags[key] for key in ("task", "workspace", "cpu", "loadbar") if key in flags}
         runs.append(
             RunTask(
                 record=record,
                 workspace=plan.workspace.root,
-                jobs=tuple(to_plain(job.flags) for job in dataclasses.replace(cell, flags=flags).jobs),
-                timing=plan.timing,
+                jobs=(*dataclasses.replace(cell, flags=flags).jobs, Job("evaluate", {**shared, **plan.timing})),
                 experiment=plan.name,
                 observers=tuple(plan.observers),
             )

@@ -21,13 +21,6 @@ from compression.experiments.report.results import Row, read_results
 Status = Literal["waiting", "running", "finished", "failed"]
 
 
-class SavedModel(Settings):
-    """Name and key of a model that a run saved."""
-
-    name: str
-    key: str
-
-
 class RunRecord(Settings):
     """Contents of a run's run.json."""
 
@@ -40,8 +33,8 @@ class RunRecord(Settings):
     """Settings of all its steps."""
     inputs: dict[str, str]
     """Role -> key of each input."""
-    models: tuple[SavedModel, ...] = ()
-    """Distilled, pruned, quantized."""
+    models: dict[str, str] = {}
+    """Name -> key of the models it saved: distilled, pruned, quantized."""
     error: str | None = None
     seconds: float = 0.0
     work: int = 0
@@ -99,8 +92,8 @@ class RunFolder:
         except UserError:
             return False
         return all(
-            points_to(self.paths.model(record.task, model.name), model.key) and self.paths.get(model.key)
-            for model in record.models
+            points_to(self.paths.model(record.task, name), key) and self.paths.get(key)
+            for name, key in record.models.items()
         )
 
     def last_line(self) -> str:

@@ -103,13 +103,13 @@ def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
         yield note.replace("{by}", by)
 
 
-def disk_field(group: SeedGroup) -> str | None:
+def disk_field(group: SeedGroup) -> str:
     """Return the field of the size on disk as the thesis reports it: gzipped for pruned or quantized students.
 
-    None if the group has students of both kinds.
+    Empty if the group has students of both kinds.
     """
     fields = {GZIPPED if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in group.rows}
-    return fields.pop() if len(fields) == 1 else None
+    return fields.pop() if len(fields) == 1 else ""
 
 
 def _three_digits(unit: float) -> Callable[[float], str]:
@@ -206,16 +206,20 @@ COLUMNS = [
     Column(
         "ece",
         "ECE, %",
-        lambda group, _: group.calibration_error,
+        lambda group, _: group.stat("ece"),
         score_text,
         tables=("models",),
         note="ECE, the expected calibration error, is the mean absolute difference between probability and accuracy "
         "(Guo et al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none.",
     ),
     Column(
-        "ece_before", "ECE before calibration, %", lambda group, _: group.before_calibration, score_text, ("models",)
+        "ece_before",
+        "ECE before calibration, %",
+        lambda group, _: group.stat("calibration", "ece_before"),
+        score_text,
+        ("models",),
     ),
-    Column("seconds", "Training, s", lambda group, _: group.training_seconds, "{:,.1f}".format, ("models",)),
+    Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, ("models",)),
     _smaller("bytes_model", ""),
     _smaller(GZIPPED, "gzipped, ", "terminal"),
     _smaller(PACKED, "packed, ", "terminal"),

@@ -147,7 +147,7 @@ class _Pivot:
 
     def _student(self, labels: Labels) -> Line:
         cells = [self._cells.cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
-        stats = [_stat(cell, column) for cell, column in zip(cells, self._columns, strict=True)]
+        stats = [self._stat(cell, column) for cell, column in zip(cells, self._columns, strict=True)]
         on_test = [_on_test(cell.rows) for cell in cells]
         scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
         best = _best(self._columns, stats, on_test)
@@ -165,6 +165,14 @@ class _Pivot:
             row for (row_labels, _), cell in self._cells.cells.items() if row_labels == labels for row in cell.rows
         ]
         return self._line(labels, "student", scores, in_row, quoted, scored_on_test == {True})
+
+    def _stat(self, cell: Cell, column: ScoreColumn) -> Stat | None:
+        """Return a metric over the seeds; a seed counts only if it has scores on all test splits of its task."""
+        if column.quoted or not cell.scored:
+            return None
+        splits = self._cells.metrics_and_splits(cell.task)[1]
+        means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
+        return stat(row["metrics"].get(column.metric) for row in means if row)
 
     def _planned(self, score: Stat | None, cell: Cell, kind: str, mark: str) -> list[Entry]:
         """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if seeds are missing, and its size if laid out."""
@@ -203,7 +211,7 @@ class _Pivot:
             scores = []
             for column in self._columns:
                 cell = by_task.get(column.task or rows[0]["task"], Cell("", ""))
-                score = _stat(cell, column)
+                score = self._stat(cell, column)
                 scores += self._score(Entry(score.text, score) if score else _EMPTY)
             yield self._line((name,), "teacher", scores, rows, on_test=_on_test(rows))
 
@@ -234,7 +242,7 @@ class _Pivot:
         yield text + (" (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""), ""
         if any(entry.kind == "best" for entry in entries):
             yield "Bold: the best mean of a row, of each metric; all that show the same number.", ""
-        for splits in dict.fromkeys(names for column in self._columns for names in column.splits.values()):
+        for splits in dict.fromkeys(self._cells.metrics_and_splits(task)[1] for task in self._cells.tasks):
             if len(splits) > 1:
                 yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {' and '.join(splits)}.", ""
         if any(line.kind == "teacher" for line in table.baselines):
@@ -282,14 +290,7 @@ def _point_row(task: str, point: QuotedPoint) -> Row:
 def _comparable(group: SeedGroup) -> bool:
     """Return whether models have one size: the same parameters on each task, and files of the same kind."""
     by_task = grouped(group.rows, lambda row: row["task"]).values()
-    return disk_field(group) is not None and all(len({row.get("parameters") for row in rows}) == 1 for rows in by_task)
-
-
-def _stat(cell: Cell, column: ScoreColumn) -> Stat | None:
-    """Return a metric over the seeds; a seed counts only if it has scores on all splits that are averaged."""
-    splits = column.splits.get(cell.task, ())
-    means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
-    return stat(row["metrics"].get(column.metric) for row in means if row)
+    return bool(disk_field(group)) and all(len({row.get("parameters") for row in rows}) == 1 for rows in by_task)
 
 
 def _on_test(rows: Iterable[Row]) -> bool:
@@ -303,7 +304,7 @@ def _best(columns: list[ScoreColumn], stats: list[Stat | None], on_test: list[bo
     """
     shown = {i: round(100 * score.mean, 2) for i, score in enumerate(stats) if score is not None}
     best: set[int] = set()
-    for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric, *columns[i].splits.values())).values():
+    for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric)).values():
         rivals = [i for i in group if not on_test[i]] or group
         highest = max(shown[i] for i in rivals)
         best |= {i for i in rivals if shown[i] == highest and len(group) > 1}

@@ -81,7 +81,7 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
 
 def calibration_text(group: SeedGroup) -> str:
     """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' if there is no temperature."""
-    before, after = group.before_calibration, group.calibration_error
+    before, after = group.stat("calibration", "ece_before"), group.stat("ece")
     shown = f"{100 * after.mean:.2f} %" if after else ""
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 

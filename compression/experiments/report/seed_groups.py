@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from compression.experiments.report.results import Row, grouped
 
@@ -48,6 +49,13 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the known values, or None if there are none."""
     summary = stat(values)
     return summary.mean if summary else None
+
+
+def _field(row: Row, path: Sequence[str]) -> Any:
+    value: Any = row
+    for name in path:
+        value = (value or {}).get(name)
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,31 +103,32 @@ class SeedGroup:
         source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
         return f"{source}, augmented" if augmented else source
 
-    def size(self, field: str | None) -> float | None:
+    def stat(self, *path: str) -> Stat | None:
+        """Return mean and deviation of a field of results.json over the seeds. path: its name, or names as it nests."""
+        return stat(_field(row, path) for row in self.rows)
+
+    def mean(self, *path: str) -> float | None:
+        """Return the mean of a field of results.json over the seeds; None if it is not known."""
+        by_task = grouped(self.rows, lambda row: row.get("task")).values()
+        return mean(mean(_field(row, path) for row in rows) for rows in by_task)
+
+    def size(self, field: str) -> float | None:
         """Return the mean of a count or size over the seeds."""
-        return self._mean(lambda row: row.get(field))
+        return self.mean(field)
 
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
-        return stat((row.get("metrics") or {}).get(name) for row in self.rows)
+        return self.stat("metrics", name)
 
     def validation(self, name: str) -> float | None:
         """Return the mean of a validation metric over the seeds; None if it is not known."""
-        return mean((row.get("validation") or {}).get(name) for row in self.rows)
+        return self.mean("validation", name)
 
     def speed(self, name: str) -> float | None:
         """Return the mean of a speed of results.json over the seeds; None if no model was timed."""
-        return self._mean(lambda row: (row.get("speed") or {}).get(name))
+        return self.mean("speed", name)
 
-    @property
-    def training_seconds(self) -> float | None:
-        """Mean seconds of training over the seeds."""
-        return self._mean(lambda row: (row.get("seconds") or {}).get("train"))
-
-    def _mean(self, value: Callable[[Row], float | None]) -> float | None:
-        return mean(mean(map(value, rows)) for rows in grouped(self.rows, lambda row: row.get("task")).values())
-
-    def times_smaller(self, field: str | None, teacher: SeedGroup | None) -> float | None:
+    def times_smaller(self, field: str, teacher: SeedGroup | None) -> float | None:
         """Return the teacher's bytes_model divided by the size in `field`."""
         whole, size = teacher.size("bytes_model") if teacher else None, self.size(field)
         return whole / size if whole and size else None
@@ -128,16 +137,6 @@ class SeedGroup:
         """Return the teacher's milliseconds per text divided by the group's."""
         slow, fast = teacher.speed(MILLISECONDS) if teacher else None, self.speed(MILLISECONDS)
         return slow / fast if slow and fast else None
-
-    @property
-    def calibration_error(self) -> Stat | None:
-        """Expected calibration error of the probabilities, at the packed file's temperature if it is known."""
-        return stat(row.get("ece") for row in self.rows)
-
-    @property
-    def before_calibration(self) -> Stat | None:
-        """Expected calibration error without a temperature; None if no temperature was fitted."""
-        return stat((row.get("calibration") or {}).get("ece_before") for row in self.rows)
 
 
 @dataclasses.dataclass(frozen=True)

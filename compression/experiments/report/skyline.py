@@ -235,17 +235,13 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
-    """Leave room for names at the left and top, where no points are, and set x ticks such as 100 KB."""
+    """Leave room for names at the left, where no points are, and set x ticks such as 100 KB."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     costs = [point.cost for point in panel.points]
-    scores = [100 * (point.score + side * point.spread) for point in panel.points for side in (-1, 1)]
-    scores += [] if panel.tolerable is None else [100 * panel.tolerable]
     span = max(costs) / min(costs)
-    axes.set_xlim(min(costs) / (2 * span**0.2), max(costs) * 2 * span**0.04)
-    pad = max(0.12 * (max(scores) - min(scores)), 1.0)
-    axes.set_ylim(min(scores) - pad, max(scores) + pad)
-    axes.set_yticks([tick for tick in axes.get_yticks() if min(scores) - pad <= tick <= min(100, max(scores) + pad)])
+    axes.margins(0.12)
+    axes.set_xlim(left=min(costs) / (2 * span**0.2))
     axes.xaxis.set_major_locator(LogLocator(subs=(1,) if span > 1000 else (1, 3) if span > 10 else (1, 2, 3, 5, 7)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: cost_text(panel.cost, value)))

@@ -211,7 +211,8 @@ def test_settings_are_listed_once_and_then_what_differs():
         for label, lr in (("low", 0.1), ("high", 1.0))
         for seed in (1, 2)
     ]
-    record = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    fixed = {"task": "sst-2"}
+    record = chain(kind="sweep", jobs=({"preprocess": {}},), settings=fixed, seeds=(1, 2), runs=tuple(runs[:3]))
     assert settings_lines(record) == [
         '{"preprocess": {}}',
         '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',

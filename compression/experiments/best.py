@@ -22,7 +22,7 @@ from compression.experiments.report.columns import columns_of, metric_column
 from compression.experiments.report.models_table import TERMINAL_WIDTH
 from compression.experiments.report.reference import TOLERABLE, tolerable_scores
 from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import Stat, group_rows, stat
+from compression.experiments.report.seed_groups import Stat, group_rows
 from compression.experiments.report.table import Entry, Head, Line, Table, Value, plain_table
 
 
@@ -174,7 +174,7 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
         by_split = dict(splits)
         group = splits[0][1]
         sizes = [row[size] for row in group.rows if row.get(size) is not None]
-        scores = stat(row["validation"].get(metric) for row in group.rows)
+        scores = group.stat("validation", metric)
         if scores is None or len(sizes) < len(group.rows):
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))

@@ -361,7 +361,7 @@ def test_cells_show_the_size_of_the_packed_file_where_the_layout_asks_for_it():
     assert not any("Size:" in note for note in pivot.notes)
     (line,) = csv.DictReader(io.StringIO(csv_table(pivot)))
     assert line["no distil · accuracy, bytes_packed"] == "21400.0"
-    assert line["alpha 0 · accuracy, bytes_packed"] == ""
+    assert "alpha 0 · accuracy, bytes_packed" not in line
 
 
 def test_a_table_without_columns_of_sizes_has_no_notes_about_them():

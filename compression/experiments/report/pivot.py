@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from common.data.tasks import load_task
-from common.errors import UserError
 from common.tables import UNITS, human_bytes
 from compression.experiments.report.columns import columns_of, disk_field, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
@@ -17,6 +15,7 @@ from compression.experiments.report.pivot_layout import (
     ScoreColumn,
     averaged,
     columns_of_scores,
+    defined_task,
     pivot_tables,
 )
 from compression.experiments.report.record import ExperimentRecord
@@ -85,18 +84,13 @@ class _Pivot:
         lines = [self._student(labels) for labels in self._cells.rows]
         baselines = [*self._of_teachers(), *self._of_thesis()]
         heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
-        first = len(heads)
-        heads += self._measured_heads()
-        unknown = {
-            i for i in range(first, len(heads)) if all(line.entries[i].value is None for line in (*baselines, *lines))
-        }
-        heads.append(Head(("selected_on_test",), group="csv"))
+        heads += [*self._measured_heads(), Head(("selected_on_test",), group="csv")]
         for column in self._columns:
             heads.append(Head(column.levels, group="quoted" if column.quoted else "", seeds=True))
-            if self._layout.sizes:
-                heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
-        table = Table(self._cells.title, heads, lines, baselines, first)
-        table = table.of_columns([i for i in range(len(heads)) if i not in unknown])
+            heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
+        table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows))
+        known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
+        table = table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < table.labels])
         return dataclasses.replace(table, notes=dict(self._notes(table)))
 
     def _measured_heads(self) -> list[Head]:
@@ -157,7 +151,7 @@ class _Pivot:
                 figure = self._figure(cell, column)
                 quoted += [figure] if figure else []
                 value = Stat(figure.mean, figure.sd, SEEDS) if figure else None
-                scores += self._score(Entry(figure.text if figure else DASH, value, "quoted"))
+                scores += _score(Entry(figure.text if figure else DASH, value, "quoted"))
             else:
                 marked = on_test[i] and scored_on_test != {True}
                 scores += self._planned(stats[i], cell, "best" if i in best else "", " †" * marked)
@@ -178,15 +172,12 @@ class _Pivot:
         """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if seeds are missing, and its size if laid out."""
         planned, scored = len(cell.planned), score.n if score else 0
         self._incomplete |= scored < planned
-        packed = mean(row.get("bytes_packed") for row in cell.rows) if self._layout.sizes else None
+        packed = mean(row.get("bytes_packed") for row in cell.rows)
         if score is None:
-            return self._score(_EMPTY)
+            return _score(_EMPTY)
         text = score.text + (f" ({scored}/{planned})" if scored < planned else "") + mark
-        text += f" · {human_bytes(packed)}" if packed is not None else ""
-        return self._score(Entry(text, score, kind), packed)
-
-    def _score(self, entry: Entry, packed: float | None = None) -> list[Entry]:
-        return [entry, number_entry(packed)] if self._layout.sizes else [entry]
+        text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
+        return _score(Entry(text, score, kind), packed)
 
     def _figure(self, cell: Cell, column: ScoreColumn) -> QuotedFigure | None:
         """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
@@ -212,7 +203,7 @@ class _Pivot:
             for column in self._columns:
                 cell = by_task.get(column.task or rows[0]["task"], Cell("", ""))
                 score = self._stat(cell, column)
-                scores += self._score(Entry(score.text, score) if score else _EMPTY)
+                scores += _score(Entry(score.text, score) if score else _EMPTY)
             yield self._line((name,), "teacher", scores, rows, on_test=_on_test(rows))
 
     def _of_thesis(self) -> Iterator[Line]:
@@ -228,7 +219,7 @@ class _Pivot:
                 point = by_task.get(column.task or pairs[0][0]) if column.quoted else None
                 score = point.metrics.get(column.metric) if point else None
                 entry = _EMPTY if score is None else Entry(f"{100 * score:.2f}", Stat(score, None, 1), "quoted")
-                scores += self._score(entry)
+                scores += _score(entry)
             yield self._line((name,), "quoted", scores, [_point_row(task, point) for task, point in pairs])
 
     def _baseline_name(self, name: str, task: str) -> str:
@@ -266,17 +257,17 @@ class _Pivot:
             yield note, "size"
 
 
+def _score(entry: Entry, packed: float | None = None) -> list[Entry]:
+    """Return the entries of a score and of the size of the packed files behind it."""
+    return [entry, number_entry(packed)]
+
+
 def _kinds(tasks: Sequence[str], by_task: bool) -> Mapping[str, Sequence[str]]:
     """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
-    by_kind = grouped(tasks, lambda task: "pairs" if _pair(task) else "single") if by_task else {}
+    defined = {task: defined_task(task) for task in tasks}
+    pairs = {name for name, task in defined.items() if task and task.pair}
+    by_kind = grouped(tasks, lambda task: "pairs" if task in pairs else "single") if by_task else {}
     return {kind: by_kind[kind] for kind in ("single", "pairs")} if len(by_kind) == 2 else {"": tasks}
-
-
-def _pair(task: str) -> bool:
-    try:
-        return load_task(task).pair
-    except UserError:  # a user's own task, whose file no longer exists
-        return False
 
 
 def _of_tasks(rows: Iterable[Row], tasks: Iterable[str]) -> SeedGroup:

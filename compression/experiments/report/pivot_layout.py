@@ -90,7 +90,7 @@ class PivotTable:
         splits = tuple(dict.fromkeys(row["split"] for row in rows))
         if not (metrics and splits):
             names = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
-            defined = _definition(next(names, task))
+            defined = defined_task(next(names, task))
             metrics = metrics or (defined.all_metrics if defined else ("score",))
             splits = splits or (defined.test_splits if defined else ("test",))
         return metrics, splits
@@ -162,11 +162,12 @@ def _task_name(value: str) -> str:
     """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
     if not value.endswith((".yaml", ".yml")):
         return value
-    task = _definition(value)
+    task = defined_task(value)
     return task.name if task else Path(value).stem
 
 
-def _definition(value: str) -> Task | None:
+def defined_task(value: str) -> Task | None:
+    """Return a task, or None if the file of a user's own task no longer exists."""
     try:
         return load_task(value)
     except UserError:

@@ -174,10 +174,6 @@ class SplitResults:
         """Field of the size to compare models by: of packed files, if there are any."""
         return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
 
-    def size_field_of(self, group: SeedGroup) -> str:
-        """Return the field of a group's size. A teacher has no packed file, so its weights file is used instead."""
-        return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
-
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:
         """Student with the highest main metric on validation, or on this split if a student has no score on validation.

@@ -114,7 +114,8 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
             value, ratio, word = group.speed(cost), group.times_faster(teacher), "faster"
             amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
-            field = results.size_field_of(group)
+            # A teacher has no packed file, so its weights file is used instead.
+            field = "bytes_model" if group.is_teacher and results.size_field == PACKED else results.size_field
             value, ratio, word = group.size(field), group.times_smaller(field, teacher), "smaller"
             amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:

@@ -33,11 +33,12 @@ from common.errors import UserError
 from common.store.clean import CleanSettings, as_text, clean
 from common.store.settings import QuerySettings
 from compression.experiments.best import BestSettings, best, best_text
-from compression.experiments.chain import Plan, plan_chain, plan_file
+from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare.comparison import CompareSettings, comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS
+from compression.experiments.plan import Plan
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
@@ -76,14 +77,14 @@ def _check_operands(operands: Sequence[str], names: Sequence[str], usage: str) -
 
 
 def _run(plan: Plan) -> None:
-    if plan.flags.dry_run:
+    if plan.dry_run:
         print(plan)
         return
     from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked
 
     rows, record = run_plan(plan)
     _print_results(rows, record, plan.workspace.experiment(plan.name))
-    for task in dict.fromkeys(job.flags["task"] for job in plan.jobs):
+    for task in plan.tasks:
         if commands := commands_to_try(plan.workspace, task, rows):
             print("\n".join([f"try the best packed student of {load_task(task).name}:", *commands]))
 
@@ -99,10 +100,12 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    from compression.experiments.sweep.sweep import plan_sweep, sweep  # PyTorch loads here, after the flags are checked
+    from compression.experiments.run import sweep  # PyTorch loads here, after the flags are checked
+    from compression.experiments.sweep.grid import load_sweep
+    from compression.experiments.sweep.plan import plan_sweep
 
     if settings.dry_run:
-        plan = plan_sweep(Path(file), settings)
+        plan = plan_sweep(load_sweep(Path(file), settings), settings.launch().at_once())
         print_json(plan) if settings.json_ else print(plan_text(plan))
         return
     record = sweep(Path(file), settings)

@@ -96,7 +96,7 @@ def swept(prepared, tmp_path_factory):
     """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
     import sweep_grid
 
-    from compression.experiments.sweep.sweep import sweep
+    from compression.experiments.run import sweep
 
     folder = tmp_path_factory.mktemp("swept")
     workspace = tiny.copy_workspace(prepared, folder / "workspace")

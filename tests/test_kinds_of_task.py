@@ -21,7 +21,7 @@ from compression.evaluation.evaluate import evaluate, saved_rows
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain
 from compression.experiments.report import terminal_table
-from compression.experiments.report.models_table import models_table, notes, summary
+from compression.experiments.report.models_table import models_table, summary
 from compression.experiments.report.seed_groups import group_rows
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
@@ -247,10 +247,11 @@ def test_reports_name_each_metric_and_its_unit():
     assert " | ".join(heads) in table
     assert "-12.50 (1)" in table
     assert summary(groups[0]) == "Best student (highest on test): b, Matthews 50.00, 9 KB gzipped."
-    text = " ".join(notes(groups))
+    text = " ".join(models_table(groups[0]).notes)
     assert "correlations, here times 100 as GLUE reports them" in text
     assert "Rows without labels" in text
-    assert "times 100" not in " ".join(notes(group_rows([report_row("a", {"accuracy": 0.5})])))
+    (other,) = group_rows([report_row("a", {"accuracy": 0.5})])
+    assert "times 100" not in " ".join(models_table(other).notes)
     assert [axes.get_ylabel() for axes in draw_skylines(groups).axes] == heads
     text = terminal_table([report_row("a", {"f1": 0.5, "accuracy": 0.25})])
     assert text.index("F1, %") < text.index("Accuracy, %")

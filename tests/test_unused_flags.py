@@ -255,7 +255,7 @@ def test_a_setting_of_a_sweep_has_an_effect_on_one_of_its_runs(tmp_path):
     axes = {"how": {"float": {}, "8 bits": {"compression_actions": ["distill", "quantize"]}}}
     grid = {"name": "g", "settings": {"task": "sst-2", "rank": 4}, "axes": axes, "shared": [{"preprocess": {}}]}
     (tmp_path / "g.yaml").write_text(yaml.safe_dump(grid))
-    assert load_grid(tmp_path / "g.yaml", ["bits=4"]).settings["bits"] == 4
+    assert load_grid(tmp_path / "g.yaml", ["bits=4"]).record.settings["bits"] == 4
     for key, value in (("prune_topv", "true"), ("variants", 3)):
         with pytest.raises(UserError, match=f"--{key.replace('_', '-')} has no effect without"):
             load_grid(tmp_path / "g.yaml", [f"{key}={value}"])

@@ -18,11 +18,12 @@ from common.store.settings import QuerySettings
 from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
-from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading, score_entry
+from compression.experiments.report.columns import columns_of, metric_column
+from compression.experiments.report.models_table import TERMINAL_WIDTH
 from compression.experiments.report.reference import TOLERABLE, tolerable_scores
 from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import Stat, group_rows, stat
-from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
+from compression.experiments.report.seed_groups import Stat, group_rows
+from compression.experiments.report.table import Entry, Head, Line, Table, Value, plain_table
 
 
 class BestSettings(QuerySettings):
@@ -54,14 +55,15 @@ class BestSettings(QuerySettings):
 class Candidate:
     """A family of models: the size of its largest member, its scores over seeds, and the member to use.
 
-    test: test split -> score, not used to choose; model, folder: name and folder of the member that is best on
-    validation.
+    test: test split -> score, not used to choose; measured: name -> value of other columns of results; model, folder:
+    name and folder of the member that is best on validation.
     """
 
     family: str
     bytes: int
     validation: Stat
     test: dict[str, Stat]
+    measured: dict[str, Value]
     model: str
     folder: str
 
@@ -172,23 +174,36 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
         by_split = dict(splits)
         group = splits[0][1]
         sizes = [row[size] for row in group.rows if row.get(size) is not None]
-        scores = stat(row["validation"].get(metric) for row in group.rows)
+        scores = group.stat("validation", metric)
         if scores is None or len(sizes) < len(group.rows):
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
         tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
-        candidates.append(Candidate(group.name, max(sizes), scores, tests, use["model"], use["run"]))
+        candidates.append(
+            Candidate(
+                family=group.name,
+                bytes=max(sizes),
+                validation=scores,
+                test=tests,
+                measured={column.name: column.value(group, None) for column in columns_of("best")},
+                model=use["model"],
+                folder=use["run"],
+            )
+        )
     return candidates
 
 
 def best_text(ranking: Ranking) -> str:
     """Return the ranking and the model to use as text for a terminal, at most 110 columns wide."""
     splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
-    names = [f"{ranking.size}, largest seed", f"validation {metric_heading(ranking.metric)}", *splits]
+    metric = metric_column(ranking.metric)
+    others = [c for c in columns_of("best") if any(one.measured[c.name] is not None for one in ranking.candidates)]
+    names = [f"{ranking.size}, largest seed", f"validation {metric.heading}", *splits, *(c.heading for c in others)]
     lines = []
     for one in ranking.candidates:
-        scores = (one.validation, *(one.test.get(split) for split in splits))
-        lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes)), *map(score_entry, scores)]))
+        scores = [metric.shown(score) for score in (one.validation, *map(one.test.get, splits))]
+        entries = [column.shown(one.measured[column.name]) for column in others]
+        lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes), one.bytes), *scores, *entries]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
     if ranking.min_score is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import pydantic
 from common.config import Settings, build, load_with_base, split_flags, underscored
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.workspace import Workspace, default_root
+from common.store.store import Store
+from common.store.workspace import default_root
 from compression.experiments.jobs import (
     Job,
     check_jobs,
@@ -22,7 +22,8 @@ from compression.experiments.jobs import (
     settings_for,
     with_task_path,
 )
-from compression.experiments.report.record import definition_files, described
+from compression.experiments.plan import Plan
+from compression.experiments.report.record import ExperimentRecord, definition_files, described
 
 
 class ExperimentFile(Settings):
@@ -60,35 +61,6 @@ class ChainFlags(Settings):
     """Print the jobs and their settings instead of running them."""
 
 
-@dataclasses.dataclass
-class Plan:
-    """A chain ready to run."""
-
-    name: str
-    title: str
-    definition: str
-    """File and flags that the plan was built from; they tell experiments of the same name apart."""
-    flags: ChainFlags
-    jobs: list[Job]
-    files: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Name -> text of the YAML files that the plan was built from."""
-
-    def __post_init__(self) -> None:
-        self.workspace.experiment(self.name)  # raises UserError for a name that is not one word
-
-    @property
-    def workspace(self) -> Workspace:
-        """The workspace that the jobs name, or the default one."""
-        return Workspace(
-            next((job.flags["workspace"] for job in self.jobs if "workspace" in job.flags), default_root())
-        )
-
-    def __str__(self) -> str:
-        """Return the tasks and the jobs, one per line."""
-        tasks = dict.fromkeys(load_task(job.flags["task"]).name for job in self.jobs)
-        return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])
-
-
 def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     """Return the plan of an experiment file; flags override its settings in every job that has them.
 
@@ -114,14 +86,14 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if by_file else []
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
     check_jobs(jobs, typed)
-    return Plan(
+    record = ExperimentRecord(
         name=file.name if chain.name is None else chain.name,
         title=file.title or file.name,
+        kind="chain",
         definition=described(path.name, *flags),
-        flags=chain,
-        jobs=jobs,
         files=definition_files(path),
     )
+    return _plan(record, chain, jobs)
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
@@ -130,12 +102,24 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     jobs = list(map(Job, kinds, flags))
     check_jobs(jobs, typed)
     words = " ".join(kinds)
-    return Plan(
+    record = ExperimentRecord(
         name="-".join(kinds) if chain.name is None else chain.name,
         title=words if chain.name is None else chain.name,
+        kind="chain",
         definition=described(words, *flags),
-        flags=chain,
-        jobs=jobs,
+    )
+    return _plan(record, chain, jobs)
+
+
+def _plan(record: ExperimentRecord, chain: ChainFlags, jobs: list[Job]) -> Plan:
+    augmented = dict.fromkeys(job.settings().augmented for job in jobs if job.kind == "preprocess")
+    return Plan(
+        record=record.model_copy(update={"jobs": tuple(job.as_record() for job in jobs)}),
+        workspace=Store(next((job.flags["workspace"] for job in jobs if "workspace" in job.flags), default_root())),
+        shared={record.name: jobs},
+        augmented=tuple(augmented) or ("tinybert",),
+        observers=chain.observer,
+        dry_run=chain.dry_run,
     )
 
 

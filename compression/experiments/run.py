@@ -1,106 +1,118 @@
-"""Run jobs in order. This is the only module of experiments that imports the scripts' functions.
+"""Run plans: the jobs that come first, and then the runs of a grid.
 
-A job calls the same function as its script and passes only the names of the models it saved to the next job. A chain
-therefore saves the same models, byte for byte, as its commands run one by one.
+A job calls the same function as its script and passes only the names of the models it saved to the next job. A list of
+jobs therefore saves the same models, byte for byte, as its commands run one by one.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
-from common.progress import say, show_bars, side_task
-from common.store.files import read_json, write_json
-from common.teachers.finetune import finetune
-from common.tracking import record
-from compression.analysis.analyze import analyze, picture_folder, subject
+from common.launch.launcher import LAUNCHERS, Launcher
+from common.progress import nothing, say, side_task
+from common.store.files import read_json, whole_folder
+from common.store.locks import only_one
+from common.tracking import check_observers
 from compression.augmentation.label_shift import recorded_labels
-from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.experiments.chain import Plan
-from compression.experiments.jobs import Job
+from compression.experiments.plan import Plan
 from compression.experiments.report import write_report
-from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, check_name_is_free, write_record
-from compression.experiments.report.results import Row, write_results
-from compression.shrinking.chain import compress
-
-
-@dataclasses.dataclass
-class ChainState:
-    """Names of the models that jobs have saved so far, and of the teacher fine-tuned or imported last."""
-
-    models: list[str] = dataclasses.field(default_factory=list)
-    teacher: str | None = None
-
-
-def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
-    """Run jobs in order. Returns the rows of their evaluations and the final state."""
-    state = ChainState()
-    rows: list[Row] = []
-    for number, job in enumerate(jobs, 1):
-        show_bars(bool(job.flags.get("loadbar", True)))
-        say(f"[{number}/{len(jobs)}] {job}")
-        rows += _run_job(job, state)
-    return rows, state
-
-
-def _run_job(job: Job, state: ChainState) -> list[Row]:
-    models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
-    match job.kind:
-        case "preprocess":
-            settings = job.settings(**{"model_name": state.teacher} if state.teacher else {})
-            preprocess(settings)
-            if settings.logits_from and settings.model_name:
-                state.teacher = settings.model_name
-                state.models.append(state.teacher)
-        case "finetune":
-            state.teacher = finetune(job.settings()).name
-            state.models.append(state.teacher)
-        case "compress":
-            settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
-            folders = compress(settings)
-            if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
-                state.models += [folder.name for folder in folders]
-        case "evaluate":
-            return [row for model in models for row in evaluate(job.settings(**model))]
-        case "analyze":
-            for model in models:
-                _analyze(job, model)
-    return []
-
-
-def _analyze(job: Job, model: dict[str, str]) -> None:
-    """Analyze a model, unless it was already analyzed with the same settings."""
-    settings = job.settings(**model)
-    name, identity = subject(settings)
-    made_from = [*identity, job.as_record()]
-    file = picture_folder(settings, name) / "analysis.json"
-    if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
-        write_json(file, {**analyze(settings), "made_from": made_from})
+from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
+from compression.experiments.report.results import Row
+from compression.experiments.sweep.board import Board
+from compression.experiments.sweep.collect import collect
+from compression.experiments.sweep.grid import load_sweep
+from compression.experiments.sweep.plan import distinct, plan_runs
+from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.sweep.work import RunTask, SharedJobs, do_run, do_shared
 
 
 def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
-    """Run a plan's jobs in order, record them, and write results.json and the report. Returns rows and record."""
-    folder = plan.workspace.experiment(plan.name)
-    check_name_is_free(folder, plan.definition)
-    experiment = ExperimentRecord(
-        name=plan.name,
-        title=plan.title,
-        kind="chain",
-        definition=plan.definition,
-        files=plan.files,
-        jobs=tuple(job.as_record() for job in plan.jobs),
-    )
-    write_record(folder, experiment)
-    settings = experiment.model_dump(mode="json", exclude={"files"})  # sacred takes no keys with dots
-    rows, _ = record(plan.name, folder / "sacred", settings, lambda: run_jobs(plan.jobs), plan.flags.observer)
-    tasks = {job.flags["task"]: None for job in plan.jobs}
-    augmented = dict.fromkeys(job.settings().augmented for job in plan.jobs if job.kind == "preprocess")
-    labels = recorded_labels(plan.workspace, tasks, tuple(augmented) or ("tinybert",))
-    experiment = experiment.model_copy(update={"labels": labels})
-    write_record(folder, experiment)
-    write_results(folder / RESULTS_FILE, rows)
+    """Run a plan in this process and write its report. Returns rows and record."""
+    rows, record = run(plan, Launcher())
     if rows:
         with side_task("the report"):
-            write_report(folder, rows, experiment)
+            write_report(plan.workspace.experiment(plan.name), rows, record)
+    return rows, record
+
+
+def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
+    """Run a grid. Finished runs are reused, stopped runs resume, failed runs are repeated only with --retry-failed.
+
+    Returns the experiment's record. Raises UserError before anything runs for an invalid file, flag or name, and
+    KeyboardInterrupt after a clean stop.
+    """
+    _, record = run(load_sweep(path, settings), settings.launch(), settings.retry_failed, settings.loadbar)
+    return record
+
+
+def run(
+    plan: Plan, launcher: Launcher, retry_failed: bool = False, board: bool = False
+) -> tuple[list[Row], ExperimentRecord]:
+    """Run a plan's jobs, then its unfinished runs; record them, and write results.json. Returns rows and record.
+
+    retry_failed: do only the runs that failed; board: show the progress of runs.
+    """
+    folder, experiment = plan.workspace.experiment(plan.name), plan.record
+    check_observers(plan.observers)
+    check_name_is_free(folder, experiment.definition)
+    with only_one(folder / "sweep", f"experiment {plan.name}"):
+        if not (folder / RECORD_FILE).exists():
+            write_record(folder, experiment)
+        teachers = run_shared(plan, launcher)
+        runs = plan_runs(plan, teachers)
+        recorded = [
+            cell.as_record(task.id, teachers.get(cell.flags["task"]))
+            for cell, task in zip(plan.cells, runs, strict=True)
+        ]
+        labels = recorded_labels(plan.workspace, {task: teachers.get(task) for task in plan.tasks}, plan.augmented)
+        experiment = experiment.model_copy(update={"runs": tuple(recorded), "labels": labels})
+        write_record(folder, experiment)
+        try:
+            _do_runs(plan.name, runs, launcher, retry_failed, board)
+        finally:
+            rows = collect(plan.workspace, experiment)
     return rows, experiment
+
+
+def run_shared(plan: Plan, launcher: Launcher) -> dict[str, str]:
+    """Run the jobs that come first, in this process or on a cluster. Returns task -> name of its teacher."""
+    if LAUNCHERS[launcher.kind].here:
+        launcher = Launcher()
+    experiment = plan.workspace.experiment(plan.name)
+    # Until all are done, reports read the results of the previous sweep, which may be of other tasks.
+    with whole_folder(experiment / "shared") as folder:
+        tasks = [
+            SharedJobs(tuple(jobs), experiment, tuple(plan.observers), folder / str(number))
+            for number, jobs in enumerate(plan.shared.values())
+        ]
+        launcher.run(do_shared, tasks, nothing)
+        teachers = [read_json(task.folder / "teacher.json") for task in tasks]
+    return {task: teacher for task, teacher in zip(plan.shared, teachers, strict=True) if teacher}
+
+
+def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_failed: bool, board: bool) -> None:
+    """Do the remaining runs, with the progress board."""
+    runs = distinct(all_runs)
+    statuses = {task.id: task.folder.status() for task in runs}
+    again = "failed" if retry_failed else "waiting"
+    todo = [task for task in runs if statuses[task.id] in (again, "running")]
+    for task in todo if retry_failed else ():
+        task.folder.file.unlink(missing_ok=True)
+        statuses[task.id] = "waiting"
+    if all_runs:
+        counts = Counter(statuses.values())
+        same = f" ({len(all_runs) - len(runs)} cells are the same run as others)" if len(runs) < len(all_runs) else ""
+        say(
+            f"{len(all_runs)} runs{same}: {counts['finished']} finished before, {counts['failed']} failed, "
+            f"{len(todo)} to do"
+        )
+    if todo:
+        shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
+        with Board(name, shown, statuses, min(launcher.at_once(), len(todo)), board):
+            launcher.run(do_run, todo, nothing, _lost)
+
+
+def _lost(task: RunTask) -> None:
+    task.ended(error="its process died again and again (out of memory?)")

@@ -10,7 +10,7 @@ from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.tables import human_bytes
 from compression.evaluation.models import F1_AT_THRESHOLD
-from compression.experiments.report.models_table import metric_heading
+from compression.experiments.report.columns import metric_heading
 from compression.experiments.report.reference import QuotedPoint, quoted_points, read_quotes, share
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry

@@ -31,7 +31,8 @@ from common.cli import run_script
 from common.errors import UserError
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, models_table
+from compression.experiments.report.columns import metric_heading
+from compression.experiments.report.models_table import SELECTED_ON_TEST, models_table
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.record import Quote
 from compression.experiments.report.seed_groups import SplitResults, group_rows
@@ -112,7 +113,7 @@ class Page:
         tables = [pivot for pivot in pivots(one.rows, one.record) if task in (None, pivot.title)]
         if len(tables) != 1:
             raise UserError(f"table: {name} has {len(tables)} tables {f'titled {task}' if task else ''}".rstrip())
-        return markdown_table(tables[0].table()) + warning(SELECTED_ON_TEST in tables[0].notes)
+        return markdown_table(tables[0]) + warning(SELECTED_ON_TEST in tables[0].notes)
 
     def families(self, *names: str, task: str, split: str = "test") -> str:
         """Return a table of the experiments' families on a split of a task, with the best student in bold."""

@@ -14,11 +14,11 @@ import pydantic
 from common.config import nearest
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.experiments.report.models_table import SELECTED_ON_TEST, metric_heading, score_entry
+from compression.experiments.report.columns import COLUMNS, SPEEDS, metric_column
+from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults
-from compression.experiments.report.speed_columns import FASTER, HEADINGS, speed_entry
+from compression.experiments.report.seed_groups import SplitResults
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 
 LIMITS = (12_000, 32_000, 100_000, 400_000)
@@ -38,7 +38,10 @@ def size_table(
     were timed. Raises UserError for a target with an unknown class or metric, and for an unknown model of the thesis.
     """
     targets, metrics = targets or {}, results.metrics
-    timed = [name for name in HEADINGS if any(_speed(results, group, name) for group in results.groups)]
+    scored = list(map(metric_column, metrics))
+    pairs = [(group, results.teacher_of(group)) for group in results.groups]
+    speeds = [column for column in COLUMNS if column.name in SPEEDS]
+    timed = [column for column in speeds if any(column.value(*pair) for pair in pairs)]
     classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {point.name: point for point in quoted_points(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
@@ -46,7 +49,7 @@ def size_table(
     _check_known(f"quotes: on {results.task} the thesis's table 7.5 has no model", quotes, points)
 
     rows: list[tuple[str, list[Entry]]] = []  # size class, and the remaining entries of the line
-    for group in results.groups:
+    for group, teacher in pairs:
         scores = [group.metric(name) for name in metrics]
         if group.is_teacher:
             own_class, size, target = "teachers", _weights(group.size("bytes_model")), ""
@@ -57,15 +60,15 @@ def size_table(
             own_class, size = size_class(max(packed), limits), human_bytes(group.size("bytes_packed"))
             wanted = {} if group.is_peer else targets.get(own_class, {})
             target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
-        numbers = [number_entry(group.size("parameters")), *map(score_entry, scores)]
-        numbers += [speed_entry(name, _speed(results, group, name)) for name in timed]
+        numbers = [number_entry(group.size("parameters"))]
+        numbers += [column.entry(group, teacher) for column in (*scored, *timed)]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
         point = points[name]  # the thesis's sizes count only weights, gzipped if pruned or quantized
         own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
         scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
         numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]
-        numbers += [speed_entry(name, None) for name in timed]
+        numbers += [text_entry(None)] * len(timed)
         rows.append((own_class, [Entry(f"{name} (quoted)"), *numbers, Entry("")]))
     reached = {own_class for own_class, entries in rows if entries[-1].text}
     nothing = [text_entry(None)] * (3 + len(metrics) + len(timed))
@@ -76,9 +79,10 @@ def size_table(
         Line([Entry(name if name != above else ""), *(entries if targets else entries[:-1])])
         for (name, entries), above in zip(rows, firsts, strict=False)
     ]
-    names = [averaged(metric_heading(name), results.split.split(" and ")) for name in metrics]
+    names = [averaged(column.heading, results.split.split(" and ")) for column in scored]
+    names += [column.heading.replace("{than}", "") for column in timed]
     heads = [Head((name,), numeric=False) for name in ("Size class", "Model")]
-    heads += [Head((name,)) for name in ("Packed file", "Parameters", *names, *map(HEADINGS.__getitem__, timed))]
+    heads += [Head((name,)) for name in ("Packed file", "Parameters", *names)]
     heads += [Head(("Target",), numeric=False)] if targets else []
     text = markdown_table(Table(results.task, heads, lines))
     return text + warning(any(group.selected_on_test for group in results.groups))
@@ -92,11 +96,6 @@ def warning(selected_on_test: bool) -> str:
 def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:
     """Return the smallest class that a file of this size fits, such as '12 KB'."""
     return [*map(human_bytes, limits), LARGER][bisect.bisect_left(limits, size)]
-
-
-def _speed(results: SplitResults, group: SeedGroup, name: str) -> float | None:
-    """Return the speed with a name in HEADINGS."""
-    return results.times_faster(group) if name == FASTER else group.speed(name)
 
 
 def _check_known(error: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -93,7 +93,7 @@ def test_a_record_holds_its_file_and_the_base_of_it(tmp_path):
     (tmp_path / "c.yaml").write_text("name: c\nbase: b.yaml\n" + jobs)
     files = definition_files(tmp_path / "c.yaml")
     assert files == {path.name: path.read_text() for path in [tmp_path / f"{one}.yaml" for one in "cba"]}
-    assert plan_file(tmp_path / "c.yaml", []).files == files
+    assert plan_file(tmp_path / "c.yaml", []).record.files == files
 
 
 @pytest.mark.parametrize(("status", "archived"), [("COMPLETED", True), ("RUNNING", False), ("INTERRUPTED", False)])

@@ -17,6 +17,8 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best, best_text
+from compression.experiments.report import columns
+from compression.experiments.report.columns import Column
 
 pytestmark = pytest.mark.slow
 SMALL, LARGE = "ffn-hash6-a1-orig", "bilstm-hash6-a1-orig"
@@ -87,6 +89,16 @@ def test_validation_ranks_and_test_does_not(known):
         "left out: 1 student without current scores: run evaluate.py for them",
         "left out: 1 student whose weights were selected on test: their test scores are too high",
     )
+
+
+def test_a_new_column_of_results_is_shown(known, monkeypatch):
+    column = Column("hidden", "Hidden", lambda group, _: len(group.rows), lambda value: f"{value} models")
+    monkeypatch.setattr(columns, "COLUMNS", [*columns.COLUMNS, column])
+    ranking = found(known)
+    assert ranking.candidates[0].measured["hidden"] == 2
+    text = best_text(ranking)
+    assert "Hidden" in text
+    assert "2 models" in text
 
 
 def test_the_largest_member_must_fit_the_budget(known):

@@ -118,7 +118,7 @@ def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
 def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
     flags = ["--name", "second", "--epochs", "1", "--no-cpu", "--observer", "sqlite:///a.db", "--observer=files"]
     plan = plan_file(write_experiment(tmp_path / "e.yaml", tmp_path), flags)
-    assert plan.flags.observer == ("sqlite:///a.db", "files")
+    assert plan.observers == ("sqlite:///a.db", "files")
     assert plan.name == "second"
     by_kind = {job.kind: job.flags for job in plan.jobs}
     assert by_kind["compress"]["epochs"] == "1"
@@ -220,7 +220,7 @@ def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
         assert compress.settings().symmetric is (task == "qqp")
         assert compress.flags["max_bytes"] == 32000
         assert plan.name == "mine"
-        assert {"base.yaml", "32k.yaml"} <= plan.files.keys()
+        assert {"base.yaml", "32k.yaml"} <= plan.record.files.keys()
 
 
 def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):

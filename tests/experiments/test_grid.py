@@ -37,7 +37,11 @@ def test_a_grid_is_the_product_of_its_axes_and_seeds_in_their_order(tmp_path):
     grid = load_grid(write(tmp_path, seeds=["hadfield", 5]))
     wanted = itertools.product(("bilstm", "ffn"), ("6", "8"), ("labels", "teacher"), (NAMED_SEEDS["hadfield"], 5))
     assert [(*cell.labels.values(), cell.seed) for cell in grid.cells] == list(wanted)
-    assert grid.axes == {"student_arch": ("bilstm", "ffn"), "embedding_dim": ("6", "8"), "method": tuple(METHODS)}
+    assert grid.record.axes == {
+        "student_arch": ("bilstm", "ffn"),
+        "embedding_dim": ("6", "8"),
+        "method": tuple(METHODS),
+    }
     first = settings_of(grid.cells[0])
     assert (first.student_arch, first.embedding_dim, first.alpha, first.only_original_data) == ("bilstm", 6, 1, True)
     assert (first.epochs, first.seed, first.task) == (3, NAMED_SEEDS["hadfield"], "sst-2")
@@ -148,7 +152,7 @@ def test_settings_and_rules_of_a_base_file_apply(tmp_path):
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
     rules = [{"when": {"alpha": 0, "student_arch": "ffn"}, "set": {"lr": 0.3}}]
     grid = load_grid(write(tmp_path, base="base.yaml", rules=rules))
-    assert grid.seeds == (3,)
+    assert grid.record.seeds == (3,)
     rates = {(cell.labels["student_arch"], cell.labels["method"]): settings_of(cell).lr for cell in grid.cells}
     assert rates == {
         ("bilstm", "labels"): 0.1,
@@ -165,7 +169,7 @@ def test_a_base_may_have_a_base_and_its_axes_can_be_overridden(tmp_path):
     (tmp_path / "middle.yaml").write_text(yaml.safe_dump(middle))
     (tmp_path / "top.yaml").write_text(yaml.safe_dump({"base": "middle.yaml", "name": "top", "axes": {"alpha": [0.5]}}))
     grid = load_grid(tmp_path / "top.yaml", ())
-    assert grid.seeds == (3,)
+    assert grid.record.seeds == (3,)
     assert [cell.labels for cell in grid.cells] == [{"student_arch": arch, "alpha": "0.5"} for arch in ("ffn", "rnn")]
 
 
@@ -253,7 +257,7 @@ def test_every_table_of_the_thesis_can_be_planned(path):
     grid = load_grid(path)
     assert len(grid.cells) == RUNS[path.stem]
     assert all(job.kind in ("preprocess", "finetune", "evaluate") for jobs in grid.shared.values() for job in jobs)
-    for cell in grid.cells[:: len(grid.seeds)]:
+    for cell in grid.cells[:: len(grid.record.seeds)]:
         settings = settings_of(cell)
         larger = 5 if path.stem == "table_7_5_sst_2" else 1
         # The star of table 6.1, 256 for QQP and MNLI, is not at the FFN's 50.

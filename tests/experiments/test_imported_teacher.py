@@ -17,8 +17,8 @@ from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
+from compression.experiments.run import sweep
 from compression.experiments.sweep.collect import report
-from compression.experiments.sweep.sweep import sweep
 from publish import PublishSettings, publish
 
 

@@ -45,7 +45,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 USE = """
 const rowsOf = table => [...table.tBodies[table.tBodies.length - 1].rows];
 const all = name => [...document.querySelectorAll(name)];
-const pivot = document.querySelector(".pivot"), runs = all(".sortable").find(t => t.caption.textContent === "Runs");
+const pivot = document.querySelector(".pivot"), runs = all(".sortable").find(t => t.caption.textContent === "Models");
 const label = table => rowsOf(table).map(row => row.cells[0].textContent);
 const result = { sticky: getComputedStyle(rowsOf(pivot)[0].cells[0]).position };
 const [ours] = pivot.querySelectorAll("thead th:not([colspan]):not([rowspan]) button"), head = ours.closest("th");
@@ -55,7 +55,7 @@ const score = all("thead button").find(b => b.textContent.startsWith("Accuracy")
 result.scores = [];
 for (let i = 0; i < 2; i++) {
   score.click();
-  result.scores.push(rowsOf(runs).map(row => row.cells[3].textContent));
+  result.scores.push(rowsOf(runs).map(row => row.cells[6].textContent));
 }
 const plot = document.querySelector(".plot"), tip = document.getElementById("tip");
 result.hidden = tip.hidden;
@@ -81,7 +81,7 @@ def test_sorting_and_hints_in_a_browser(tmp_path: Path):
     result, log = browse(tmp_path, page(ExperimentRecord(**{**record.model_dump(), "quote": None}), rows), USE)
     assert "CONSOLE" not in log
     assert result["pivot"] == [["ascending", "ffn", "rnn"], ["descending", "rnn", "ffn"], [None, "ffn", "rnn"]]
-    rising = ["71.00", "72.00", "76.00", "77.00", "81.00", "82.00", "91.00", "–"]
+    rising = ["71.00", "72.00", "76.00", "77.00", "81.00", "82.00", "91.00", "95.00", "–"]
     assert result["scores"] == [rising, [*rising[-2::-1], "–"]]
     assert result["hidden"]
     assert result["hover"].splitlines()[0] == group_rows(rows)[0].groups[1].label

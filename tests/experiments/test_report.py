@@ -9,8 +9,9 @@ import pytest
 
 from common.errors import UserError
 from common.tables import human_bytes, text_table
-from compression.experiments.report import terminal_report, terminal_table, write_report
-from compression.experiments.report.models_table import models_table, score_entry, summary
+from compression.experiments.report import columns, terminal_report, terminal_table, write_report
+from compression.experiments.report.columns import COLUMNS, Column, score_text
+from compression.experiments.report.models_table import models_table, summary
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
 from compression.experiments.report.seed_groups import Stat, group_rows, stat
 from compression.experiments.report.table import markdown_table
@@ -42,9 +43,9 @@ def headings_of(rows: list[dict[str, Any]]) -> list[str]:
 def test_mean_and_sample_deviation():
     found = stat([0.7, 0.8, None, 0.9])
     assert (found.mean, found.sd) == (pytest.approx(0.8), pytest.approx(statistics.stdev([0.7, 0.8, 0.9])))
-    assert score_entry(found).text == "80.00 ± 10.00 (3)"
+    assert score_text(found) == "80.00 ± 10.00 (3)"
     assert stat([0.5]) == Stat(0.5, None, 1)
-    assert score_entry(stat([0.5])).text == "50.00 (1)"
+    assert score_text(stat([0.5])) == "50.00 (1)"
     assert stat([None]) is None
 
 
@@ -79,12 +80,13 @@ def test_trained_on():
 def test_ratios_name_their_teacher():
     (results,) = group_rows([row(), TEACHER])
     assert results.groups[0].is_teacher
-    assert results.times_smaller(results.groups[1], "bytes_model") == 1000
-    assert results.times_smaller(results.groups[1], "bytes_gzip") == 2000
+    teacher, student = results.groups
+    assert student.times_smaller("bytes_model", teacher) == 1000
+    assert student.times_smaller("bytes_gzip", teacher) == 2000
     assert "× smaller than roberta" in headings_of([row(), TEACHER])
     assert "2,000 times as much" in summary(results)
     (results,) = group_rows([row(teacher="bert"), TEACHER])
-    assert results.times_smaller(results.groups[1], "bytes_model") is None
+    assert results.teacher_of(results.groups[1]) is None
     (results,) = group_rows([TEACHER, {**TEACHER, "model": "bert"}, row(), row(model="b", teacher="bert")])
     assert "1,000 (bert)" in markdown_table(models_table(results))
     assert "1,000 (roberta)" in markdown_table(models_table(results))
@@ -209,7 +211,8 @@ def test_settings_are_listed_once_and_then_what_differs():
         for label, lr in (("low", 0.1), ("high", 1.0))
         for seed in (1, 2)
     ]
-    record = chain(kind="sweep", jobs=({"preprocess": {}},), seeds=(1, 2), runs=tuple(runs[:3]))
+    fixed = {"task": "sst-2"}
+    record = chain(kind="sweep", jobs=({"preprocess": {}},), settings=fixed, seeds=(1, 2), runs=tuple(runs[:3]))
     assert settings_lines(record) == [
         '{"preprocess": {}}',
         '{"seeds": [1, 2], "settings": {"task": "sst-2"}}',
@@ -281,3 +284,18 @@ def test_of_two_teachers_each_is_named_in_times_faster():
         row(speed=OF_STUDENT),
     ])  # fmt: skip
     assert "40 (roberta)" in markdown_table(models_table(results))
+
+
+def test_a_new_column_is_in_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    words = Column("words", "Words read", lambda group, _: group.size("words"), lambda value: f"{value:.0f} words")
+    monkeypatch.setattr(columns, "COLUMNS", [*COLUMNS, words])
+    rows = [{**of_row, "words": 421} for of_row in pivot_rows.scored(pivot_rows.ALPHA_0, 0.8, 0.9)]
+    paths = write_report(tmp_path, rows, pivot_rows.SMALL)
+    texts = {
+        name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.suffix not in (".png", ".pdf")
+    }
+    assert set(texts) == {"report.md", "report.html", "table.md", "table.csv", "table.tex"}
+    for name, text in {**texts, "terminal": terminal_report(rows, pivot_rows.SMALL)}.items():
+        assert ("words" if name == "table.csv" else "Words read") in text
+        assert "421" in text
+    assert "421 words" in terminal_table(rows)

@@ -17,7 +17,7 @@ def test_files(tmp_path: Path):
     rows = [teacher({"accuracy": 0.93}), *scored(NO_DISTIL, 0.78, 0.80), *scored(ALPHA_0, 0.81, 0.82, 0.83, 0.84)]
     paths = write_report(tmp_path, rows, SMALL)
     assert {"table.md", "table.csv", "table.tex", "report.md", "report.html", "skyline.png"} <= set(paths)
-    line = "| bilstm | 400,000 | 1.600 | 79.00 ± 1.41 (2/4) | **82.50 ± 1.29** |"
+    line = "| bilstm | 400,000 | 1.600 | 56 | 79.00 ± 1.41 (2/4) | **82.50 ± 1.29** |"
     assert line in paths["table.md"].read_text(encoding="utf-8")
     report = paths["report.md"].read_text(encoding="utf-8")
     assert report.index(line) < report.index("| **bilstm, alpha 0** |")

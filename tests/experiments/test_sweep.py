@@ -23,16 +23,16 @@ from common.launch.launcher import Launcher
 from common.store.locks import only_one
 from common.store.processes import Process
 from compression.evaluation.evaluate import Evaluate
+from compression.experiments import run as run_module
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import write_results
-from compression.experiments.run import ChainState
-from compression.experiments.sweep import board
-from compression.experiments.sweep import sweep as sweep_module
+from compression.experiments.run import sweep
+from compression.experiments.sweep import board, work
 from compression.experiments.sweep.collect import failures, report
-from compression.experiments.sweep.grid import load_grid
-from compression.experiments.sweep.plan import distinct, plan_runs
+from compression.experiments.sweep.grid import load_grid, load_sweep
+from compression.experiments.sweep.plan import distinct, plan_runs, plan_sweep
 from compression.experiments.sweep.runs import RunFolder
-from compression.experiments.sweep.sweep import plan_sweep, sweep
+from compression.experiments.sweep.work import ChainState
 from compression.shrinking.chain import compress
 
 LONG = {"epochs": 100, "patience": 100}
@@ -65,8 +65,7 @@ def wait_for(file, text):
 
 
 def planned(path, workspace):
-    asked = settings(workspace)
-    return distinct(plan_runs(load_grid(path, (), asked.flags), asked.paths, "g", {}))
+    return distinct(plan_runs(load_sweep(path, settings(workspace)), {}))
 
 
 def test_every_cell_runs_with_every_seed(swept):
@@ -96,7 +95,7 @@ def test_runs_whose_students_are_finished_do_not_count_for_estimates(done):
     shutil.rmtree(workspace / "runs")
     sweep(path, settings(workspace))
     assert {RunFolder(settings(workspace).paths, run).record().work for run in runs(workspace)} == {0}
-    assert plan_sweep(path, settings(workspace, set_=("seeds=[1,2,3]",)))["seconds"] is None
+    assert plan_sweep(load_sweep(path, settings(workspace, set_=("seeds=[1,2,3]",))), 1)["seconds"] is None
 
 
 def test_a_sweep_gives_the_bytes_of_compress_by_hand(swept, workspace):
@@ -308,7 +307,7 @@ def test_runs_that_were_scored_by_an_earlier_version_are_scored_again(done, monk
     report(settings(workspace).paths, "g")
     assert results(workspace) == rows
     assert read_finished(workspace / "experiments" / "g").rows == rows
-    assert plan_sweep(path, settings(workspace))["finished"] == 0
+    assert plan_sweep(load_sweep(path, settings(workspace)), 1)["finished"] == 0
     sweep(path, settings(workspace))
     again = results(workspace)
     assert {row["run_id"] for row in again} == runs(workspace).keys() - before.keys()
@@ -351,18 +350,18 @@ def test_files_of_a_killed_run_are_ignored(done):
 
 
 def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
-    grid = load_grid(write_grid(tmp_path, shared=[{"preprocess": {}}]), (), {})
-    monkeypatch.setattr(sweep_module, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
-    assert sweep_module.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "before"}
+    plan = load_sweep(write_grid(tmp_path, shared=[{"preprocess": {}}]), settings(tmp_path))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
+    assert run_module.run_shared(plan, Launcher()) == {"sst-2": "before"}
 
     def interrupted(jobs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_module, "run_jobs", interrupted)
+    monkeypatch.setattr(work, "run_jobs", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sweep_module.run_shared(grid, tmp_path, Launcher())
-    assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "before"
-    assert not list(tmp_path.glob(".shared*"))
-    monkeypatch.setattr(sweep_module, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
-    assert sweep_module.run_shared(grid, tmp_path, Launcher()) == {"sst-2": "after"}
-    assert json.loads((tmp_path / "shared" / "0" / "teacher.json").read_text()) == "after"
+        run_module.run_shared(plan, Launcher())
+    assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "before"
+    assert not list((tmp_path / "experiments/g").glob(".shared*"))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
+    assert run_module.run_shared(plan, Launcher()) == {"sst-2": "after"}
+    assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "after"

@@ -8,7 +8,7 @@ import tiny
 from processes import run_script
 
 from common.errors import UserError
-from compression.experiments.sweep.grid import load_grid
+from compression.experiments.sweep.grid import load_sweep
 from compression.experiments.sweep.listing import experiments, show
 from compression.experiments.sweep.plan import Estimator, distinct, plan_runs
 from compression.experiments.sweep.runs import duration
@@ -84,8 +84,7 @@ def test_best_and_compare_read_the_models_of_a_sweep(command):
 
 
 def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
-    grid = load_grid(swept[1], (), sweep_grid.settings(swept[0]).flags)
-    runs = distinct(plan_runs(grid, paths, "g", {}))
+    runs = distinct(plan_runs(load_sweep(swept[1], sweep_grid.settings(swept[0])), {}))
     estimator = Estimator(paths)
     one, all_four = estimator.seconds(runs[:1]), estimator.seconds(runs)
     assert 0 < one < all_four < 100
@@ -97,13 +96,13 @@ def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
 def test_runs_of_another_kind_estimate_nothing_unless_they_are_of_the_same_sweep(swept, tmp_path, change):
     """A sweep of 15 minutes was said to take 4 hours, by the runs of another experiment."""
     asked = sweep_grid.settings(tiny.copy_workspace(swept[0], tmp_path / "workspace"))
-    grid = load_grid(sweep_grid.write_grid(tmp_path, "other", settings=change), (), asked.flags)
-    runs = distinct(plan_runs(grid, asked.paths, "other", {}))
+    plan = load_sweep(sweep_grid.write_grid(tmp_path, "other", settings=change), asked)
+    runs = distinct(plan_runs(plan, {}))
     assert Estimator(asked.paths, runs).seconds(runs) is None
     first, same_cell, *_, other_cell = runs
-    assert first.settings["only_original_data"] == same_cell.settings["only_original_data"]
-    assert first.settings["only_original_data"] != other_cell.settings["only_original_data"]
-    first.folder.write(first.record(seconds=3.0 * first.rows, work=first.rows))
+    assert first.record.settings["only_original_data"] == same_cell.record.settings["only_original_data"]
+    assert first.record.settings["only_original_data"] != other_cell.record.settings["only_original_data"]
+    first.ended(seconds=3.0 * first.rows)
     assert Estimator(asked.paths).seconds([same_cell]) == pytest.approx(3 * same_cell.rows)
     assert Estimator(asked.paths).seconds([other_cell]) is None
     assert Estimator(asked.paths, runs).seconds([other_cell]) == pytest.approx(3 * other_cell.rows)

@@ -13,8 +13,9 @@ from common.errors import UserError
 from common.store.files import file_sha256
 from common.store.workspace import Workspace
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.sweep.plan import identify
-from compression.experiments.sweep.sweep import plan_sweep, sweep
+from compression.experiments.run import sweep
+from compression.experiments.sweep.grid import load_sweep
+from compression.experiments.sweep.plan import identify, plan_sweep
 from compression.shrinking.files import Export, Pack
 from compression.shrinking.quantize import Quantize
 from compression.tokenizers import bpe_files
@@ -26,7 +27,7 @@ def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspa
     missing = r"tinybert.parquet: no such file; run: python preprocess.py .* --generate-loss tinybert"
     with pytest.raises(UserError, match=missing):
         sweep(path, settings(workspace))
-    assert re.search(missing, plan_sweep(path, settings(workspace))["inputs"])
+    assert re.search(missing, plan_sweep(load_sweep(path, settings(workspace)), 1)["inputs"])
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
     with pytest.raises(UserError, match="the splits changed after these rows were augmented"):
         sweep(path, settings(workspace))
@@ -69,10 +70,10 @@ def test_a_new_version_of_scoring_or_of_a_file_changes_the_identity(workspace, m
 
 
 def test_a_dry_run_prints_numbers_and_time_and_writes_nothing(prepared, swept, capsys):
-    plan = plan_sweep(swept[1], settings(prepared))
+    plan = plan_sweep(load_sweep(swept[1], settings(prepared)), 1)
     assert (plan["cells"], plan["runs"], plan["finished"], plan["seconds"]) == (2, 4, 0, None)
     assert not (prepared / "experiments").exists()
-    plan = plan_sweep(swept[1], settings(swept[0], set_=("seeds=[1,2,3]",)))
+    plan = plan_sweep(load_sweep(swept[1], settings(swept[0], set_=("seeds=[1,2,3]",))), 1)
     assert (plan["runs"], plan["finished"], plan["failed"]) == (6, 4, 0)
     assert plan["seconds"] is not None
     assert run_script("experiment.py", *words(swept[1], swept[0], "--dry-run", "--set", "seeds=[1,2,3]")) == 0

@@ -28,8 +28,8 @@ from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
+from compression.experiments.run import sweep
 from compression.experiments.sweep.grid import load_grid
-from compression.experiments.sweep.sweep import sweep
 from compression.runtime import is_name, load
 from compression.shrinking.chain import compress
 from publish import PublishSettings, main, publish

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from compression.experiments.report.pivot import Pivot, pivots
+from compression.experiments.report.pivot import pivots
 from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun, TableLayout
+from compression.experiments.report.table import Entry, Line, Table
 
 SEEDS = (1, 2, 3, 4)
 METHODS = {"no distil": {"alpha": 1.0, "only_original_data": True}, "alpha 0": {"alpha": 0.0}}
@@ -88,14 +89,32 @@ def scored(cell: dict[str, str], *scores: float, **changes: Any) -> list[dict[st
     return [row(cell, seed, {"accuracy": score}, **changes) for seed, score in zip(SEEDS, scores, strict=False)]
 
 
-def only(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> Pivot:
-    (pivot,) = pivots(rows, of)
-    return pivot
+def only(rows: list[dict[str, Any]], of: ExperimentRecord = SMALL) -> Table:
+    (table,) = pivots(rows, of)
+    return table
 
 
-def texts(pivot: Pivot) -> dict[tuple[str, ...], list[str]]:
-    """Labels of a row -> its cells, the best ones with a star."""
-    return {line.labels: [score.text + "*" * (score.kind == "best") for score in line.scores] for line in pivot.rows}
+def heads(table: Table) -> list[str]:
+    """Headings of the scores."""
+    return [head.text for head in table.heads if head.seeds]
+
+
+def labels_of(table: Table, line: Line) -> tuple[str, ...]:
+    """Labels of a line, without those that are empty."""
+    return tuple(filter(None, (str(entry.value) for entry in line.entries[: table.labels])))
+
+
+def scores(table: Table, line: Line) -> list[Entry]:
+    """Scores of a line."""
+    return [entry for head, entry in zip(table.heads, line.entries, strict=True) if head.seeds]
+
+
+def texts(table: Table) -> dict[tuple[str, ...], list[str]]:
+    """Labels of a line -> its scores, the best ones with a star."""
+    return {
+        labels_of(table, line): [score.text + "*" * (score.kind == "best") for score in scores(table, line)]
+        for line in table.lines
+    }
 
 
 QQP = record(

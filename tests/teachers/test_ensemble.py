@@ -20,7 +20,7 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import Job
-from compression.experiments.run import run_jobs
+from compression.experiments.sweep.work import run_jobs
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 SST = load_task("sst-2")

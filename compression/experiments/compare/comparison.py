@@ -11,7 +11,8 @@ import pydantic
 from common.store.settings import QuerySettings
 from common.tables import text_table
 from compression.experiments.report import filled
-from compression.experiments.report.models_table import TERMINAL_WIDTH, metric_heading
+from compression.experiments.report.columns import metric_heading
+from compression.experiments.report.models_table import TERMINAL_WIDTH
 from compression.experiments.report.seed_groups import DASH
 
 

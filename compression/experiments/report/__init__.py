@@ -12,15 +12,17 @@ from common.errors import UserError
 from common.progress import side_task
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, notes, summary
+from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, summary
 from compression.experiments.report.page import Extension, render_page
-from compression.experiments.report.pivot import Pivot, csv_pivot, pivots, terminal_pivot
+from compression.experiments.report.pivot import pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
 from compression.experiments.report.reliability import calibrated_groups, draw_reliability
 from compression.experiments.report.results import Row
 from compression.experiments.report.seed_groups import SplitResults, group_rows
 from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import (
+    Table,
+    csv_table,
     escape_markdown,
     latex_table,
     markdown_list,
@@ -75,9 +77,12 @@ def terminal_report(rows: Sequence[Row], record: ExperimentRecord) -> str:
 def terminal_table(rows: Sequence[Row]) -> str:
     """Return the results as plain text, at most 110 columns wide: a table for each task and split, then notes."""
     splits = group_rows(rows)
-    tables = [plain_table(models_table(results, terminal=True), TERMINAL_WIDTH) for results in splits]
-    parts = [f"{of.heading}\n{table}\n{filled([summary(of)])}" for of, table in zip(splits, tables, strict=True)]
-    return "\n\n".join([*parts, filled(notes(splits, terminal=True))])
+    tables = [models_table(results, terminal=True) for results in splits]
+    parts = [
+        f"{table.title}\n{plain_table(table, TERMINAL_WIDTH)}\n{filled([summary(results)])}"
+        for results, table in zip(splits, tables, strict=True)
+    ]
+    return "\n\n".join([*parts, filled(dict.fromkeys(note for table in tables for note in table.notes))])
 
 
 def filled(texts: Iterable[str]) -> str:
@@ -91,41 +96,43 @@ def reliability_stem(number: int) -> str:
     return f"reliability-{number}"
 
 
-def _table_files(tables: list[Pivot]) -> dict[str, str]:
+def _table_files(tables: list[Table]) -> dict[str, str]:
     """Return file name -> contents of the tables' own files."""
     texts: dict[str, str] = {}
-    for pivot in tables:
-        word = re.sub(r"[^\w.+]+", "-", pivot.title).strip("-.")[:80]
+    for table in tables:
+        word = re.sub(r"[^\w.+]+", "-", table.title).strip("-.")[:80]
         stem = f"table-{word}" if len(tables) > 1 else "table"
         while f"{stem}.md" in texts:
             stem += "-"
-        texts[f"{stem}.md"] = "\n\n".join(_section(pivot, "#")) + "\n"
-        texts[f"{stem}.csv"] = csv_pivot(pivot)
-        texts[f"{stem}.tex"] = latex_table(pivot.table())
+        texts[f"{stem}.md"] = "\n\n".join(_section(table, "#")) + "\n"
+        texts[f"{stem}.csv"] = csv_table(table)
+        texts[f"{stem}.tex"] = latex_table(table)
     return texts
 
 
-def _section(pivot: Pivot, level: str) -> list[str]:
-    return [f"{level} {escape_markdown(pivot.title)}", markdown_table(pivot.table()), markdown_list(pivot.notes)]
+def _section(table: Table, level: str) -> list[str]:
+    parts = [f"{level} {escape_markdown(table.title)}", markdown_table(table)]
+    notes = table.without("csv").notes
+    return [*parts, markdown_list(notes)] if notes else parts
 
 
 def _markdown(
-    record: ExperimentRecord, splits: list[SplitResults], tables: list[Pivot], extension: Extension | None
+    record: ExperimentRecord, splits: list[SplitResults], tables: list[Table], extension: Extension | None
 ) -> str:
     parts = [f"# {escape_markdown(record.title)}"]
     parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
     parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
-    for pivot in tables:
-        parts += _section(pivot, "##")
+    for table in tables:
+        parts += _section(table, "##")
     parts += ["![Scores against sizes](skyline.png)"] if splits and not extension else []
-    titled = [(table.title, table) for table in (*(extension.tables if extension else ()), *label_tables(record))]
-    titled += [(results.heading, models_table(results)) for results in splits]
-    for title, table in titled:
-        parts += [f"## {escape_markdown(title)}", markdown_table(table)]
+    models = [models_table(results) for results in splits]
+    for table in (*(extension.tables if extension else ()), *label_tables(record), *models):
+        parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
     drawn = [(number, results.heading) for number, results in enumerate(splits, 1) if calibrated_groups(results)]
     for number, heading in drawn:
         parts += [f"![Reliability on {escape_markdown(heading)}]({reliability_stem(number)}.png)"]
-    parts += ["## How to read this", markdown_list(notes(splits))] if splits else []
+    notes = dict.fromkeys(note for table in models for note in table.notes)
+    parts += ["## How to read this", markdown_list(notes)] if splits else []
     # Four tildes, because nothing in JSON can close such a block.
     parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]
     return "\n\n".join(parts) + "\n"

@@ -2,379 +2,321 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from common.tables import UNITS, human_bytes
+from compression.experiments.report.columns import columns_of, disk_field, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import (
     Cell,
-    Column,
     Labels,
     PivotTable,
+    ScoreColumn,
     averaged,
-    columns_of,
+    columns_of_scores,
+    defined_task,
     pivot_tables,
 )
-from compression.experiments.report.pivot_sizes import (
-    PAIRS,
-    SINGLE,
-    Size,
-    Sizes,
-    kinds_of,
-    quoted_sizes,
-    size_columns,
-    sizes_of,
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.reference import (
+    QUOTED_TEACHER,
+    QuotedFigure,
+    QuotedPoint,
+    quoted_figures,
+    quoted_points,
 )
-from compression.experiments.report.record import ExperimentRecord, TableLayout
-from compression.experiments.report.reference import QuotedFigure, QuotedPoint, quoted_figures, quoted_points
 from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import DASH, Stat, mean, mean_over_splits, name_without_seed, stat
-from compression.experiments.report.speed_columns import HEADINGS, speed_notes
-from compression.experiments.report.table import Entry, Head, Line, Table, plain_table
+from compression.experiments.report.seed_groups import (
+    DASH,
+    SeedGroup,
+    Stat,
+    mean,
+    mean_over_splits,
+    name_without_seed,
+    stat,
+)
+from compression.experiments.report.table import Entry, Group, Head, Line, Table, number_entry, plain_table
 
 SEEDS = 4
 """Runs behind each of the thesis's figures (table 7.1)."""
 SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
 """Names of axes on a terminal."""
-ABOUT_SIZES = (
-    "P: parameters of the whole model. S: size on disk in MB, of the weights file for what was distilled, of that file "
-    f"gzipped for what was pruned or quantized. {UNITS}"
-)
-Kinds = dict[str, list[str]]
-"""Kind of tasks -> tasks; see pivot_sizes."""
-ABOUT_QUOTES = "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best of a row."
+_PRINTED = ("bytes", "times_smaller")
+"""Columns that the thesis has, too."""
+_EMPTY = Entry(DASH)
 
 
-@dataclasses.dataclass(frozen=True)
-class Score(Entry):
-    """A table entry: the mean (`sort`) over n of the planned seeds, and its sample deviation, as in results.json.
-
-    text: '78.50 ± 1.02', with '(3/4)' if seeds are missing, a dagger if the weights were selected on test and the row's
-    heading does not have one, and the size if the layout includes it. packed: mean bytes_packed.
-    """
-
-    text: str = DASH
-    sd: float | None = None
-    n: int = 0
-    planned: int = 0
-    packed: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class PivotRow:
-    """Scores in the order of the columns. labels: one per row axis; a baseline's are its name, then empty ones.
-
-    sizes: sizes of the row's models by kind of tasks; thesis: the same of the thesis's models.
-    """
-
-    labels: Labels
-    scores: Sequence[Score]
-    sizes: Sizes
-    thesis: Sizes = dataclasses.field(default_factory=dict)
-    selected_on_test: bool = False
-    quoted: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Pivot:
-    """One table. baselines: teachers, then the thesis's baselines (quoted), with scores in the columns they belong to.
-
-    speed_notes: notes on how to read the speeds; own_notes: all other notes.
-    """
-
-    title: str
-    layout: TableLayout
-    columns: Sequence[Column]
-    rows: Sequence[PivotRow]
-    baselines: Sequence[PivotRow]
-    own_notes: Sequence[str]
-    speed_notes: Sequence[str]
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on how to read the table."""
-        return [*self.own_notes, *self.speed_notes]
-
-    @property
-    def speeds(self) -> list[str]:
-        """Names of the speeds known for any row. They are shown together with the sizes."""
-        sizes = [size for row in (*self.baselines, *self.rows) for size in row.sizes.values()]
-        return [name for name in HEADINGS if any(name in size.speeds for size in sizes)]
-
-    @property
-    def quotes_sizes(self) -> bool:
-        """Whether the thesis's sizes are known."""
-        return any(size.size for row in self.rows for size in row.thesis.values())
-
-    @property
-    def has_ratios(self) -> bool:
-        """Whether ratios to the teacher's size are shown: next to the thesis's, if the teacher's own size is known."""
-        return self.quotes_sizes and any(size.ratio for row in self.rows for size in row.sizes.values())
-
-    def table(self, quoted: bool = True, sizes: bool = True, short: bool = False) -> Table:
-        """Return the table to show. quoted: with the thesis's figures; sizes: with sizes; short: use short headings."""
-        every = (*self.baselines, *self.rows)
-        sizes = sizes and not self.layout.sizes and any(size != Size() for row in every for size in row.sizes.values())
-        thesis = quoted and self.quotes_sizes
-        shown = [i for i, column in enumerate(self.columns) if quoted or not column.quoted]
-        one_metric = short and not quoted and len({column.metric for column in self.columns}) == 1
-        heads = [Head((SHORT.get(axis, axis) if short else axis,), numeric=False) for axis in self.layout.rows]
-        measures = size_columns(every[0].sizes, self.has_ratios, thesis, self.speeds) if sizes else []
-        heads += [head for _, head, _ in measures]
-        for column in (self.columns[i] for i in shown):
-            heads.append(Head(column.labels if one_metric else column.levels, quoted=column.quoted))
-
-        def line(row: PivotRow) -> Line:
-            # The last label gets a dagger if all weights were selected on test, and '(quoted)' in the thesis's rows.
-            last = max((i for i, label in enumerate(row.labels) if label), default=0)
-            mark = " †" * row.selected_on_test + " (quoted)" * row.quoted
-            labels = [Entry(label + mark * (i == last), label) for i, label in enumerate(row.labels)]
-            numbers = [entry(row.sizes[kind], row.thesis.get(kind, Size())) for kind, _, entry in measures]
-            return Line([*labels, *numbers, *(row.scores[i] for i in shown)], "quoted" if row.quoted else "")
-
-        baselines = [line(row) for row in self.baselines if quoted or not row.quoted]
-        return Table(self.title, heads, list(map(line, self.rows)), baselines, len(self.layout.rows), self.notes)
-
-
-def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Pivot]:
+def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
     """Return a table for each combination of values of the axes, including `task`, that the layout leaves out.
 
-    Empty without a layout. Raises UserError if the record quotes a table of the thesis that is not available.
+    Baselines are the teachers, then the thesis's baselines (quoted), with scores in the columns they belong to. Empty
+    without a layout. Raises UserError if the record quotes a table of the thesis that is not available.
     """
     if record.table is None:
         return []
     figures = quoted_figures(record.quote.table) if record.quote else []
     teachers = [row for row in rows if row.get("stage") == "teacher" and row.get("cell") is None]
-    return [_pivot(table, record, figures, teachers) for table in pivot_tables(rows, record, record.table)]
+    tables = pivot_tables(rows, record, record.table)
+    return [_Pivot(table, record, figures, teachers).table() for table in tables]
 
 
-def _pivot(
-    table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure], teachers: Sequence[Row]
-) -> Pivot:
-    columns = [
-        column
-        for column in columns_of(table, record, figures)
-        # A quoted column without any figure is left out.
-        if not column.quoted
-        or any(_figure(cell, column, figures) for (_, label), cell in table.cells.items() if label == column.labels)
-    ]
-    kinds = kinds_of(table.tasks, "task" in record.table.columns)
-    rows = [_row(table, labels, columns, figures, record.table.sizes, kinds, teachers) for labels in table.rows]
-    blank = ("",) * (len(record.table.rows) - 1)
-    baselines = [*_teachers(table, columns, teachers, blank, kinds), *_quoted_baselines(table, columns, blank, kinds)]
-    notes = list(_notes(columns, rows, baselines))
-    scored = [row for cell in table.cells.values() for row in cell.rows]
-    timed = [*scored, *(row for row in teachers if row["task"] in table.tasks)]
-    about_speeds = [] if record.table.sizes else speed_notes(timed)
-    return Pivot(table.title, record.table, columns, rows, baselines, notes, about_speeds)
+class _Pivot:
+    """Builder of one table."""
+
+    def __init__(
+        self, cells: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure], teachers: Sequence[Row]
+    ) -> None:
+        self._cells, self._layout, self._figures = cells, record.table, figures
+        self._teachers = [row for row in teachers if row["task"] in cells.tasks]
+        self._columns = [
+            column
+            for column in columns_of_scores(cells, record, figures)
+            # A quoted column without any figure is left out.
+            if not column.quoted
+            or any(self._figure(cell, column) for (_, label), cell in cells.cells.items() if label == column.labels)
+        ]
+        self._kinds = _kinds(cells.tasks, "task" in record.table.columns)
+        self._incomplete = self._incomparable = False
+
+    def table(self) -> Table:
+        """Return the table."""
+        lines = [self._student(labels) for labels in self._cells.rows]
+        baselines = [*self._of_teachers(), *self._of_thesis()]
+        heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
+        heads += [*self._measured_heads(), Head(("selected_on_test",), group="csv")]
+        for column in self._columns:
+            heads.append(Head(column.levels, group="quoted" if column.quoted else "", seeds=True))
+            heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
+        table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows))
+        known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
+        table = table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < table.labels])
+        return dataclasses.replace(table, notes=dict(self._notes(table)))
+
+    def _measured_heads(self) -> list[Head]:
+        """Return the headings of sizes and speeds, of each kind of task."""
+        heads = []
+        for kind in self._kinds:
+            prefix, ending = (f"{kind}_", f", {kind}") if kind else ("", "")
+            titles = [(column, column.heading.replace("{than}", "")) for column in columns_of("pivot")]
+            for column, title in titles:
+                group: Group = "csv" if self._layout.sizes or not title else "size"
+                heads.append(Head((f"{title}{ending}",), group=group, name=f"{prefix}{column.name}"))
+            for column, title in titles:
+                if column.name in _PRINTED:
+                    group = "csv" if self._layout.sizes else "quoted"
+                    text = f"{title}{ending}, thesis (quoted)"
+                    heads.append(Head((text,), group=group, name=f"{prefix}thesis_{column.name}"))
+        return heads
+
+    def _line(
+        self,
+        labels: Labels,
+        kind: str,
+        scores: Iterable[Entry],
+        rows: Iterable[Row],
+        figures: Sequence[QuotedFigure] = (),
+        on_test: bool = False,
+    ) -> Line:
+        """Return a line. rows: of its models, for sizes and speeds; figures: the thesis's of the same models."""
+        labels = (*labels, *[""] * (len(self._layout.rows) - len(labels)))
+        # The last label gets a dagger if all weights were selected on test, and '(quoted)' in the thesis's rows.
+        last = max((i for i, label in enumerate(labels) if label), default=0)
+        mark = " †" * on_test + " (quoted)" * (kind == "quoted")
+        entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
+        rows = list(rows)
+        names = {(row["task"], row.get("teacher")) for row in rows}
+        teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
+        printed = [{"task": f.task, "bytes_model": f.size_bytes} for f in figures if f.size_bytes]
+        for tasks in self._kinds.values():
+            group, teacher = _of_tasks(rows, tasks), _of_tasks(teachers, tasks)
+            known = _comparable(group)
+            self._incomparable |= bool(group.rows) and not known
+            entries += [column.entry(group, teacher) if known else _EMPTY for column in columns_of("pivot")]
+            quoted = _of_tasks(printed, tasks)
+            large = [_point_row(task, p) for task in tasks for p in quoted_points(task) if p.name == QUOTED_TEACHER]
+            teacher = _of_tasks(large, {row["task"] for row in quoted.rows})
+            entries += [column.entry(quoted, teacher) for column in columns_of("pivot") if column.name in _PRINTED]
+        return Line([*entries, Entry("", str(on_test).lower()), *scores], kind)
+
+    def _student(self, labels: Labels) -> Line:
+        cells = [self._cells.cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
+        stats = [self._stat(cell, column) for cell, column in zip(cells, self._columns, strict=True)]
+        on_test = [_on_test(cell.rows) for cell in cells]
+        scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
+        best = _best(self._columns, stats, on_test)
+        scores, quoted = [], []
+        for i, (cell, column) in enumerate(zip(cells, self._columns, strict=True)):
+            if column.quoted and cell.task:
+                figure = self._figure(cell, column)
+                quoted += [figure] if figure else []
+                value = Stat(figure.mean, figure.sd, SEEDS) if figure else None
+                scores += _score(Entry(figure.text if figure else DASH, value, "quoted"))
+            else:
+                marked = on_test[i] and scored_on_test != {True}
+                scores += self._planned(stats[i], cell, "best" if i in best else "", " †" * marked)
+        in_row = [
+            row for (row_labels, _), cell in self._cells.cells.items() if row_labels == labels for row in cell.rows
+        ]
+        return self._line(labels, "student", scores, in_row, quoted, scored_on_test == {True})
+
+    def _stat(self, cell: Cell, column: ScoreColumn) -> Stat | None:
+        """Return a metric over the seeds; a seed counts only if it has scores on all test splits of its task."""
+        if column.quoted or not cell.scored:
+            return None
+        splits = self._cells.metrics_and_splits(cell.task)[1]
+        means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
+        return stat(row["metrics"].get(column.metric) for row in means if row)
+
+    def _planned(self, score: Stat | None, cell: Cell, kind: str, mark: str) -> list[Entry]:
+        """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if seeds are missing, and its size if laid out."""
+        planned, scored = len(cell.planned), score.n if score else 0
+        self._incomplete |= scored < planned
+        packed = mean(row.get("bytes_packed") for row in cell.rows)
+        if score is None:
+            return _score(_EMPTY)
+        text = score.text + (f" ({scored}/{planned})" if scored < planned else "") + mark
+        text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
+        return _score(Entry(text, score, kind), packed)
+
+    def _figure(self, cell: Cell, column: ScoreColumn) -> QuotedFigure | None:
+        """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
+        fields = cell.student_fields()
+        same = [
+            figure
+            for figure in self._figures
+            if (figure.task, figure.metric) == (column.task or cell.task, column.metric)
+            and all(fields.get(name) == value for name, value in figure.fields.items())
+        ]
+        return same[0] if len(same) == 1 else None
+
+    def _of_teachers(self) -> Iterator[Line]:
+        """Yield a line per teacher, with its score in all columns of its task; one per task if the rows have tasks."""
+        tests = [row for row in self._teachers if str(row["split"]).startswith("test")]
+        by_name = grouped(tests, lambda row: self._baseline_name(name_without_seed(row), row["task"]))
+        for name, rows in by_name.items():
+            by_task: dict[str, Cell] = {}
+            for row in rows:
+                cell = by_task.setdefault(row["task"], Cell(row["task"], "teacher"))
+                cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
+            scores = []
+            for column in self._columns:
+                cell = by_task.get(column.task or rows[0]["task"], Cell("", ""))
+                score = self._stat(cell, column)
+                scores += _score(Entry(score.text, score) if score else _EMPTY)
+            yield self._line((name,), "teacher", scores, rows, on_test=_on_test(rows))
+
+    def _of_thesis(self) -> Iterator[Line]:
+        """Yield the thesis's baselines, with scores in the quoted columns."""
+        quoted = [column for column in self._columns if column.quoted]
+        tasks = dict.fromkeys(t for column in quoted for t in ([column.task] if column.task else self._cells.tasks))
+        points = [(task, point) for task in tasks for point in quoted_points(task) if point.baseline]
+        by_name = grouped(points, lambda pair: self._baseline_name(pair[1].name, pair[0]))
+        for name, pairs in by_name.items():
+            by_task = dict(pairs)
+            scores = []
+            for column in self._columns:
+                point = by_task.get(column.task or pairs[0][0]) if column.quoted else None
+                score = point.metrics.get(column.metric) if point else None
+                entry = _EMPTY if score is None else Entry(f"{100 * score:.2f}", Stat(score, None, 1), "quoted")
+                scores += _score(entry)
+            yield self._line((name,), "quoted", scores, [_point_row(task, point) for task, point in pairs])
+
+    def _baseline_name(self, name: str, task: str) -> str:
+        return name if all(column.task for column in self._columns) else f"{name}, {task}"
+
+    def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
+        """Yield notes on how to read the table, and the columns they are about."""
+        entries = [entry for line in table.every for entry in line.entries]
+        sizes = {head.name for head in table.heads if head.group == "size"}
+        text = "Scores are means over seeds ± the sample standard deviation (n − 1), all times 100."
+        yield text + (" (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""), ""
+        if any(entry.kind == "best" for entry in entries):
+            yield "Bold: the best mean of a row, of each metric; all that show the same number.", ""
+        for splits in dict.fromkeys(self._cells.metrics_and_splits(task)[1] for task in self._cells.tasks):
+            if len(splits) > 1:
+                yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {' and '.join(splits)}.", ""
+        if any(line.kind == "teacher" for line in table.baselines):
+            yield "A teacher's score is in every column of its task.", ""
+        if any(column.quoted for column in self._columns):
+            yield (
+                "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best.",
+                "quoted",
+            )
+        if any("†" in entry.text for entry in entries):
+            yield SELECTED_ON_TEST, ""
+        if self._layout.sizes:
+            yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}", ""
+        if sizes and len(self._kinds) == 2:
+            yield "single: of tasks of single sentences; pairs: of tasks of pairs; both are means over tasks.", "size"
+        if self._incomparable and not self._layout.sizes:
+            yield "Parameters and sizes are left out where a row's models differ in them.", "size"
+        shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
+        rows = [row for cell in self._cells.cells.values() for row in cell.rows]
+        for note in notes_of(shown, [*rows, *self._teachers]):
+            yield note, "size"
 
 
-def _row(
-    table: PivotTable,
-    labels: Labels,
-    columns: list[Column],
-    figures: Sequence[QuotedFigure],
-    with_size: bool,
-    kinds: Kinds,
-    teachers: Sequence[Row],
-) -> PivotRow:
-    cells = [table.cells.get((labels, column.labels), Cell("", "")) for column in columns]
-    stats = [_stat(cell, column) for cell, column in zip(cells, columns, strict=True)]
-    on_test = [_on_test(cell.rows) for cell in cells]
-    scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
-    best = _best(columns, stats, on_test)
-    scores, quoted = [], []
-    for i, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-        if column.quoted and cell.task:
-            figure = _figure(cell, column, figures)
-            quoted += [figure] if figure else []
-            shown = (figure.text, figure.mean, "quoted", figure.sd, SEEDS) if figure else (DASH, None, "quoted")
-            scores.append(Score(*shown))
-        else:
-            packed = mean(row.get("bytes_packed") for row in cell.rows) if with_size else None
-            marked = on_test[i] and scored_on_test != {True}
-            scores.append(_score(stats[i], len(cell.planned), i in best, marked, packed))
-    in_row = [row for (row_labels, _), cell in table.cells.items() if row_labels == labels for row in cell.rows]
-    return PivotRow(
-        labels=labels,
-        scores=scores,
-        sizes=sizes_of(in_row, kinds, teachers),
-        thesis=quoted_sizes(quoted, kinds),
-        selected_on_test=scored_on_test == {True},
-    )
+def _score(entry: Entry, packed: float | None = None) -> list[Entry]:
+    """Return the entries of a score and of the size of the packed files behind it."""
+    return [entry, number_entry(packed)]
 
 
-def _stat(cell: Cell, column: Column) -> Stat | None:
-    """Return a metric over the seeds; a seed counts only if it has scores on all splits that are averaged."""
-    splits = column.splits.get(cell.task, ())
-    means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
-    return stat(row["metrics"].get(column.metric) for row in means if row)
+def _kinds(tasks: Sequence[str], by_task: bool) -> Mapping[str, Sequence[str]]:
+    """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
+    defined = {task: defined_task(task) for task in tasks}
+    pairs = {name for name, task in defined.items() if task and task.pair}
+    by_kind = grouped(tasks, lambda task: "pairs" if task in pairs else "single") if by_task else {}
+    return {kind: by_kind[kind] for kind in ("single", "pairs")} if len(by_kind) == 2 else {"": tasks}
+
+
+def _of_tasks(rows: Iterable[Row], tasks: Iterable[str]) -> SeedGroup:
+    return SeedGroup("", tuple(row for row in rows if row["task"] in tasks))
+
+
+def _point_row(task: str, point: QuotedPoint) -> Row:
+    return {"task": task, "parameters": point.parameters, "bytes_model": point.size_bytes}
+
+
+def _comparable(group: SeedGroup) -> bool:
+    """Return whether models have one size: the same parameters on each task, and files of the same kind."""
+    by_task = grouped(group.rows, lambda row: row["task"]).values()
+    return bool(disk_field(group)) and all(len({row.get("parameters") for row in rows}) == 1 for rows in by_task)
 
 
 def _on_test(rows: Iterable[Row]) -> bool:
     return any(row.get("select_on") == "test" for row in rows)
 
 
-def _best(columns: list[Column], stats: list[Stat | None], on_test: list[bool]) -> set[int]:
+def _best(columns: list[ScoreColumn], stats: list[Stat | None], on_test: list[bool]) -> set[int]:
     """Return the columns with the best mean of each metric, including ties of the shown number.
 
     A metric with a single scored column has none. Means of models selected on test count only if all of them are.
     """
     shown = {i: round(100 * score.mean, 2) for i, score in enumerate(stats) if score is not None}
     best: set[int] = set()
-    for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric, *columns[i].splits.values())).values():
+    for group in grouped(shown, lambda i: (columns[i].task, columns[i].metric)).values():
         rivals = [i for i in group if not on_test[i]] or group
         highest = max(shown[i] for i in rivals)
         best |= {i for i in rivals if shown[i] == highest and len(group) > 1}
     return best
 
 
-def _score(
-    score: Stat | None, planned: int = 0, best: bool = False, marked: bool = False, packed: float | None = None
-) -> Score:
-    if score is None:
-        return Score(planned=planned)
-    text = score.text + (f" ({score.n}/{planned})" if score.n < planned else "") + " †" * marked
-    text += f" · {human_bytes(packed)}" if packed is not None else ""
-    return Score(text, score.mean, "best" if best else "", score.sd, score.n, planned, packed)
-
-
-def _figure(cell: Cell, column: Column, figures: Sequence[QuotedFigure]) -> QuotedFigure | None:
-    """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
-    fields = cell.student_fields()
-    same = [
-        figure
-        for figure in figures
-        if (figure.task, figure.metric) == (column.task or cell.task, column.metric)
-        and all(fields.get(name) == value for name, value in figure.fields.items())
-    ]
-    return same[0] if len(same) == 1 else None
-
-
-def _teachers(
-    table: PivotTable, columns: list[Column], rows: Sequence[Row], blank: Labels, kinds: Kinds
-) -> Iterator[PivotRow]:
-    """Yield a row per teacher, with its score in all columns of its task; one per task if the rows have tasks."""
-    by_name: dict[str, dict[str, Cell]] = {}
-    for row in rows:
-        if row["task"] in table.tasks and str(row["split"]).startswith("test"):
-            by_task = by_name.setdefault(_baseline_name(name_without_seed(row), row["task"], columns), {})
-            cell = by_task.setdefault(row["task"], Cell(row["task"], "teacher"))
-            cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
-    for name, by_task in by_name.items():
-        cells = [by_task.get(column.task or next(iter(by_task)), Cell("", "")) for column in columns]
-        scores = [_score(_stat(cell, column)) for cell, column in zip(cells, columns, strict=True)]
-        scored = [row for cell in by_task.values() for row in cell.rows]
-        yield PivotRow((name, *blank), scores, sizes_of(scored, kinds), selected_on_test=_on_test(scored))
-
-
-def _quoted_baselines(table: PivotTable, columns: list[Column], blank: Labels, kinds: Kinds) -> Iterator[PivotRow]:
-    """Yield the thesis's baselines, with scores in the quoted columns."""
-    by_name: dict[str, dict[str, QuotedPoint]] = {}
-    tasks = [task for column in columns if column.quoted for task in ([column.task] if column.task else table.tasks)]
-    for task in dict.fromkeys(tasks):
-        for point in quoted_points(task):
-            if point.baseline:
-                by_name.setdefault(_baseline_name(point.name, task, columns), {})[task] = point
-    for name, by_task in by_name.items():
-        first = next(iter(by_task))
-        scores = []
-        for column in columns:
-            point = by_task.get(column.task or first) if column.quoted else None
-            score = point.metrics.get(column.metric) if point else None
-            scores.append(Score() if score is None else Score(f"{100 * score:.2f}", score, "quoted", n=1))
-        known_sizes = {
-            kind: [by_task[task].size_bytes for task in tasks if task in by_task] for kind, tasks in kinds.items()
-        }
-        sizes = {
-            kind: Size(by_task[first].parameters, mean(of_kind), "bytes_model") for kind, of_kind in known_sizes.items()
-        }
-        yield PivotRow((name, *blank), scores, sizes, quoted=True)
-
-
-def _baseline_name(name: str, task: str, columns: list[Column]) -> str:
-    return name if all(column.task for column in columns) else f"{name}, {task}"
-
-
-def _notes(columns: Sequence[Column], rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
-    """Yield notes on how to read the table, one or two sentences each."""
-    scores, every = [score for row in rows for score in row.scores], (*rows, *baselines)
-    text = "Scores are means over seeds ± the sample standard deviation (n − 1), all times 100."
-    if any(score.n < score.planned for score in scores):
-        text += " (n/N): so far n of N seeds are scored; a dash: none of them."
-    yield text
-    if any(score.kind == "best" for score in scores):
-        yield "Bold: the best mean of a row, of each metric; all that show the same number."
-    for splits in dict.fromkeys(names for column in columns for names in column.splits.values()):
-        if len(splits) > 1:
-            yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {' and '.join(splits)}."
-    if any(score.packed is not None for score in scores):
-        yield f"Sizes are of the packed file, all in: weights, vocabulary, labels, settings. {UNITS}"
-    else:
-        yield from _size_notes(rows, baselines)
-    if any(not row.quoted for row in baselines):
-        yield "A teacher's score is in every column of its task."
-    if any(column.quoted for column in columns):
-        yield ABOUT_QUOTES
-    if any(row.selected_on_test for row in every) or any("†" in score.text for score in scores):
-        yield SELECTED_ON_TEST
-
-
-def _size_notes(rows: Sequence[PivotRow], baselines: Sequence[PivotRow]) -> Iterator[str]:
-    """Yield notes on how to read the columns of sizes."""
-    every = (*rows, *baselines)
-    if any(size.size is not None for row in every for size in row.sizes.values()):
-        yield ABOUT_SIZES
-    if any(set(row.sizes) == {SINGLE, PAIRS} for row in every):
-        yield "SS: S of single sentences. SP: S of pairs, the mean over tasks."
-    if any(size.size is not None for row in rows for size in row.thesis.values()):
-        yield "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
-    scored = [row for row in rows if any(score.n and score.planned for score in row.scores)]
-    if any(size.size is None for row in scored for size in row.sizes.values()):
-        yield "P and S are left out where a row's models differ in them."
-
-
-def terminal_pivot(pivot: Pivot, width: int) -> tuple[str, list[str]] | None:
+def terminal_pivot(table: Table, width: int) -> tuple[str, list[str]] | None:
     """Return the table in plain text, with stars at the best means, and its notes; None if it is wider than `width`.
 
-    If the table does not fit, quoted figures are left out, then parameters and sizes.
+    If the table does not fit, quoted figures are left out, then parameters, sizes and speeds.
     """
-    for quoted, sizes in ((True, True), (False, True), (False, False)):
-        text = plain_table(pivot.table(quoted, sizes, short=True))
-        if max(map(len, text.splitlines())) <= width:
-            absent = [] if quoted else [ABOUT_QUOTES]
-            absent += [] if sizes else [*_size_notes(pivot.rows, pivot.baselines), *pivot.speed_notes]
-            return text, [note.replace("Bold:", "*:") for note in pivot.notes if note not in absent]
-    return None
-
-
-def csv_pivot(pivot: Pivot) -> str:
-    """Return the table as CSV: labels, parameters, bytes, then mean, deviation and number of seeds of each column.
-
-    Scores are as in results.json, from 0 to 1 or a correlation; unknown values are empty. kind: student, teacher, or
-    quoted for the thesis's baselines. Speeds are included, by their names in results.json, if models were timed.
-    """
-    values = ("mean", "sd", "n", *(("bytes_packed",) if pivot.layout.sizes else ()))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    heads = [f"{' · '.join(column.levels)}, {value}" for column in pivot.columns for value in values]
-    kinds = (*pivot.baselines, *pivot.rows)[0].sizes
-    fields = ("parameters", "bytes", "bytes_of", "times_smaller", "thesis_bytes", "thesis_times_smaller")
-    names = [f"{kind}_{name}".lstrip("_") for kind in kinds for name in (*fields, *pivot.speeds)]
-    writer.writerow(["kind", *pivot.layout.rows, *names, "selected_on_test", *heads])
-    for row in (*pivot.baselines, *pivot.rows):
-        kind = "quoted" if row.quoted else "teacher" if row in pivot.baselines else "student"
-        scores = [value for s in row.scores for value in (s.sort, s.sd, s.n, s.packed)[: len(values)]]
-        test = str(row.selected_on_test).lower()
-        sizes = [(ours, row.thesis.get(kind, Size())) for kind, ours in row.sizes.items()]
-        numbers = [
-            (ours.parameters, ours.size, ours.field, ours.ratio, their.size, their.ratio) for ours, their in sizes
+    for groups in ((), ("quoted",), ("quoted", "size")):
+        shown = table.without("csv", *groups)
+        metrics = {head.levels[-1] for head in shown.heads if head.seeds}
+        heads = [
+            dataclasses.replace(head, levels=tuple(SHORT.get(name, name) for name in head.levels))
+            for head in shown.heads
         ]
-        speeds = [tuple(map(ours.speeds.get, pivot.speeds)) for ours, _ in sizes]
-        numbers = [value for of_kind in zip(numbers, speeds, strict=True) for value in of_kind]
-        writer.writerow([kind, *row.labels, *itertools.chain(*numbers), test, *scores])
-    return stream.getvalue()
+        if groups and len(metrics) == 1:
+            heads = [dataclasses.replace(head, levels=head.levels[: -1 if head.seeds else None]) for head in heads]
+        text = plain_table(dataclasses.replace(shown, heads=heads))
+        if max(map(len, text.splitlines())) <= width:
+            return text, [note.replace("Bold:", "*:") for note in shown.notes]
+    return None

@@ -49,18 +49,17 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """One metric for one combination of labels of the column axes.
 
-    heading: the metric as shown; task: task of the scores, None if every row has its own; splits: task -> test splits
-    to average; quoted: whether these are the thesis's figures.
+    heading: the metric as shown; task: task of the scores, None if every row has its own; quoted: whether these are
+    the thesis's figures.
     """
 
     labels: Labels
     metric: str
     heading: str
     task: str | None
-    splits: dict[str, tuple[str, ...]]
     quoted: bool = False
 
     @property
@@ -82,6 +81,19 @@ class PivotTable:
     def tasks(self) -> list[str]:
         """Tasks of the cells."""
         return list(dict.fromkeys(cell.task for cell in self.cells.values()))
+
+    def metrics_and_splits(self, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return a task's metrics and test splits from its rows, else from its definition if it is still available."""
+        cells = [cell for cell in self.cells.values() if cell.task == task]
+        rows = [row for cell in cells for row in cell.rows]
+        metrics = next((tuple(row["metrics"]) for row in rows if row.get("metrics")), ())
+        splits = tuple(dict.fromkeys(row["split"] for row in rows))
+        if not (metrics and splits):
+            names = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
+            defined = defined_task(next(names, task))
+            metrics = metrics or (defined.all_metrics if defined else ("score",))
+            splits = splits or (defined.test_splits if defined else ("test",))
+        return metrics, splits
 
 
 def stage_label(row: Row) -> str:
@@ -150,11 +162,12 @@ def _task_name(value: str) -> str:
     """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
     if not value.endswith((".yaml", ".yml")):
         return value
-    task = _definition(value)
+    task = defined_task(value)
     return task.name if task else Path(value).stem
 
 
-def _definition(value: str) -> Task | None:
+def defined_task(value: str) -> Task | None:
+    """Return a task, or None if the file of a user's own task no longer exists."""
     try:
         return load_task(value)
     except UserError:
@@ -179,22 +192,17 @@ def _planned_stages(run: RecordedRun) -> list[str]:
     return [_stage(actions[: i + 1]) for i in range(len(actions))]
 
 
-def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]) -> Iterator[Column]:
+def columns_of_scores(
+    table: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure]
+) -> Iterator[ScoreColumn]:
     """Yield the columns for each combination of labels: our metrics, the main one first, then the quoted ones."""
     layout, quote = record.table, record.quote
     for labels in table.columns:
         tasks = [labels[layout.columns.index("task")]] if "task" in layout.columns else table.tasks
         only = tasks[0] if len(tasks) == 1 else None
-        known = {task: _metrics_and_splits(table, task) for task in tasks}
-        splits = {task: test_splits for task, (_, test_splits) in known.items()}
-        for metric in dict.fromkeys(metric for metrics, _ in known.values() for metric in metrics):
-            # Rows of several tasks share a column, so it cannot be specific to one task's splits.
-            if layout.average_splits or only is None:
-                yield Column(labels, metric, averaged(metric, splits[only]) if only else metric, only, splits)
-            else:
-                for split in splits[only]:
-                    heading = metric if len(splits[only]) == 1 else f"{metric} {split}"
-                    yield Column(labels, metric, heading, only, {only: (split,)})
+        for metric in dict.fromkeys(metric for task in tasks for metric in table.metrics_and_splits(task)[0]):
+            heading = averaged(metric, table.metrics_and_splits(only)[1]) if only else metric
+            yield ScoreColumn(labels, metric, heading, only)
         if quote is not None:
             tasks = [quote.task] if quote.task else tasks
             only = tasks[0] if len(tasks) == 1 else None
@@ -202,7 +210,7 @@ def columns_of(table: PivotTable, record: ExperimentRecord, figures: Sequence[Qu
             for metric in dict.fromkeys(figure.metric for figure in figures if figure.task in tasks):
                 # The thesis has one figure for MNLI's two test splits.
                 heading = averaged(metric, _MATCHED) if only == "mnli" else metric
-                yield Column(labels, metric, f"{heading}, {source}", only, {}, quoted=True)
+                yield ScoreColumn(labels, metric, f"{heading}, {source}", only, quoted=True)
 
 
 def averaged(metric: str, splits: Sequence[str]) -> str:
@@ -210,17 +218,3 @@ def averaged(metric: str, splits: Sequence[str]) -> str:
     if len(splits) == 1:
         return metric
     return f"{metric} (m+mm)/2" if tuple(splits) == _MATCHED else f"{metric}, mean of {' and '.join(splits)}"
-
-
-def _metrics_and_splits(table: PivotTable, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return a task's metrics and test splits from its rows, else from its definition if that is still available."""
-    cells = [cell for cell in table.cells.values() if cell.task == task]
-    rows = [row for cell in cells for row in cell.rows]
-    metrics = next((tuple(row["metrics"]) for row in rows if row.get("metrics")), ())
-    splits = tuple(dict.fromkeys(row["split"] for row in rows))
-    if not (metrics and splits):
-        names = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
-        defined = _definition(next(names, task))
-        metrics = metrics or (defined.all_metrics if defined else ("score",))
-        splits = splits or (defined.test_splits if defined else ("test",))
-    return metrics, splits

@@ -24,7 +24,10 @@ NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", 
 
 
 class TableLayout(Settings):
-    """A table of means and deviations: the axes of its rows and of its columns."""
+    """A table of means and deviations: the axes of its rows and of its columns.
+
+    The score of a task with several test splits (MNLI's matched and mismatched) is their mean, as in the thesis.
+    """
 
     rows: tuple[str, ...] = pydantic.Field(min_length=1)
     """Axes whose values make the rows; `stage` may be one (distilled, +p, +q, +p+q), and `task`."""
@@ -32,8 +35,6 @@ class TableLayout(Settings):
     """Axes whose values make the columns; the best mean across them is bold in every row."""
     sizes: bool = False
     """Show the bytes of the packed model behind each score."""
-    average_splits: bool = True
-    """One score per task: the mean over its test splits (MNLI's matched and mismatched, as in the thesis)."""
 
 
 class Quote(Settings):
@@ -156,19 +157,13 @@ def settings_lines(record: ExperimentRecord) -> list[str]:
 
     The runs of a cell differ only in their seeds and are one line.
     """
-    lines = [*record.jobs]
-    if record.runs:
-        shared = {
-            name: value
-            for name, value in record.runs[0].settings.items()
-            if name != "seed" and all(name in run.settings and run.settings[name] == value for run in record.runs)
-        }
-        lines.append({"seeds": record.seeds, "settings": shared})
-        for runs in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
-            seeds = [run.seed for run in runs]
-            others = {k: v for k, v in runs[0].settings.items() if k != "seed" and k not in shared}
-            some = {} if set(seeds) == set(record.seeds) else {"seeds": seeds}
-            lines.append({"cell": runs[0].cell, **some, "settings": others})
-    elif record.settings:
-        lines.append({"settings": record.settings})
+    lines: list[Any] = [*record.jobs]
+    if record.settings or record.runs:
+        lines.append({"seeds": record.seeds, "settings": record.settings})
+    for runs in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
+        shared = {"seed": runs[0].seed, **record.settings}
+        added = {name: value for name, value in runs[0].settings.items() if shared.get(name) != value}
+        seeds = [run.seed for run in runs]
+        some = {} if seeds == [*record.seeds] else {"seeds": seeds}
+        lines.append({"cell": runs[0].cell, **some, "settings": added})
     return [json.dumps(line, ensure_ascii=False, default=str) for line in lines]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _BLUE, _GREY, _LIGHT = "#0072b2", "#9a9a9a", "#d4d4d4"
 _COLUMNS = 3
-_CELL, _MARGIN, _SIDE = (2.9, 3.2), 0.55, 2.2
-"""In inches: width and height of a diagram with its text, space at the left and below, and side of its axes."""
+_CELL = (2.9, 3.2)
+"""Width and height of a diagram with its text, in inches."""
 _LETTERS = 44
 """Maximum number of characters of the name above a diagram."""
 MOST = 6
@@ -49,15 +49,10 @@ def draw_reliability(results: SplitResults) -> Figure | None:
     from matplotlib.figure import Figure
 
     rows = -(-len(groups) // _COLUMNS)
-    width, height = _CELL[0] * _COLUMNS, _CELL[1] * rows
-    figure = Figure(figsize=(width, height))
-    for number, group in enumerate(groups):
-        row, column = divmod(number, _COLUMNS)
-        left, bottom = _CELL[0] * column + _MARGIN, height - _CELL[1] * (row + 1) + _MARGIN
-        axes = figure.add_axes((left / width, bottom / height, _SIDE / width, _SIDE / height))
-        _draw(axes, group)
-        if not number:
-            axes.legend(frameon=False, fontsize=8, loc="upper left")
+    figure = Figure(figsize=(_CELL[0] * _COLUMNS, _CELL[1] * rows), layout="constrained")
+    for number, group in enumerate(groups, 1):
+        _draw(figure.add_subplot(rows, _COLUMNS, number, box_aspect=1), group)
+    figure.axes[0].legend(frameon=False, fontsize=8, loc="upper left")
     return figure
 
 
@@ -86,7 +81,7 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
 
 def calibration_text(group: SeedGroup) -> str:
     """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' if there is no temperature."""
-    before, after = group.before_calibration, group.calibration_error
+    before, after = group.stat("calibration", "ece_before"), group.stat("ece")
     shown = f"{100 * after.mean:.2f} %" if after else ""
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from compression.experiments.report.results import Row, grouped
 
@@ -50,14 +51,19 @@ def mean(values: Iterable[float | None]) -> float | None:
     return summary.mean if summary else None
 
 
-def speed_of(row: Row, name: str) -> float | None:
-    """Return a speed of a row, or None if the model was not timed."""
-    return (row.get("speed") or {}).get(name)
+def _field(row: Row, path: Sequence[str]) -> Any:
+    value: Any = row
+    for name in path:
+        value = (value or {}).get(name)
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
 class SeedGroup:
-    """Models that differ only in their seed, scored on one split. rows: one per seed, at least one."""
+    """Models that differ only in their seed, scored on one split. rows: one per seed, at least one.
+
+    A table of means also has groups of models of several tasks; sizes and speeds are then means over the tasks.
+    """
 
     name: str
     rows: tuple[Row, ...]
@@ -97,31 +103,40 @@ class SeedGroup:
         source = "teacher only" if alpha == 0 else f"labels + teacher, α {alpha:g}"
         return f"{source}, augmented" if augmented else source
 
+    def stat(self, *path: str) -> Stat | None:
+        """Return mean and deviation of a field of results.json over the seeds. path: its name, or names as it nests."""
+        return stat(_field(row, path) for row in self.rows)
+
+    def mean(self, *path: str) -> float | None:
+        """Return the mean of a field of results.json over the seeds; None if it is not known."""
+        by_task = grouped(self.rows, lambda row: row.get("task")).values()
+        return mean(mean(_field(row, path) for row in rows) for rows in by_task)
+
     def size(self, field: str) -> float | None:
         """Return the mean of a count or size over the seeds."""
-        return mean(row.get(field) for row in self.rows)
+        return self.mean(field)
 
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
-        return stat((row.get("metrics") or {}).get(name) for row in self.rows)
+        return self.stat("metrics", name)
 
     def validation(self, name: str) -> float | None:
         """Return the mean of a validation metric over the seeds; None if it is not known."""
-        return mean((row.get("validation") or {}).get(name) for row in self.rows)
+        return self.mean("validation", name)
 
     def speed(self, name: str) -> float | None:
         """Return the mean of a speed of results.json over the seeds; None if no model was timed."""
-        return mean(speed_of(row, name) for row in self.rows)
+        return self.mean("speed", name)
 
-    @property
-    def calibration_error(self) -> Stat | None:
-        """Expected calibration error of the probabilities, at the packed file's temperature if it is known."""
-        return stat(row.get("ece") for row in self.rows)
+    def times_smaller(self, field: str, teacher: SeedGroup | None) -> float | None:
+        """Return the teacher's bytes_model divided by the size in `field`."""
+        whole, size = teacher.size("bytes_model") if teacher else None, self.size(field)
+        return whole / size if whole and size else None
 
-    @property
-    def before_calibration(self) -> Stat | None:
-        """Expected calibration error without a temperature; None if no temperature was fitted."""
-        return stat((row.get("calibration") or {}).get("ece_before") for row in self.rows)
+    def times_faster(self, teacher: SeedGroup | None) -> float | None:
+        """Return the teacher's milliseconds per text divided by the group's."""
+        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, self.speed(MILLISECONDS)
+        return slow / fast if slow and fast else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,22 +173,6 @@ class SplitResults:
     def size_field(self) -> str:
         """Field of the size to compare models by: of packed files, if there are any."""
         return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
-
-    def size_field_of(self, group: SeedGroup) -> str:
-        """Return the field of a group's size. A teacher has no packed file, so its weights file is used instead."""
-        return "bytes_model" if group.is_teacher and self.size_field == PACKED else self.size_field
-
-    def times_smaller(self, group: SeedGroup, field: str) -> float | None:
-        """Return the teacher's bytes_model divided by the group's size in `field`."""
-        teacher = self.teacher_of(group)
-        whole, size = teacher.size("bytes_model") if teacher else None, group.size(field)
-        return whole / size if whole and size else None
-
-    def times_faster(self, group: SeedGroup) -> float | None:
-        """Return the teacher's milliseconds per text divided by the group's."""
-        teacher = self.teacher_of(group)
-        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, group.speed(MILLISECONDS)
-        return slow / fast if slow and fast else None
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.tables import human_bytes
-from compression.experiments.report.models_table import metric_heading
+from compression.experiments.report.columns import metric_heading, ratio_text
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points, tolerable_scores
 from compression.experiments.report.seed_groups import GZIPPED, MEASURED, MILLISECONDS, PACKED, SplitResults
-from compression.experiments.report.speed_columns import ratio_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +25,8 @@ _MEASURES = {
     MILLISECONDS: "Milliseconds for one text, CPU time on one thread (teachers: in PyTorch), logarithmic",
 }
 _SIZE_INCHES = (8.6, 5.9)
-_FONT = 8
-_LABEL = {"fontsize": _FONT, "zorder": 6, "parse_math": False}
-_LINE = {"arrowstyle": "-", "color": "#777777", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+_LABEL = {"textcoords": "offset points", "ha": "right", "va": "bottom", "rotation": -30, "rotation_mode": "anchor"}
+_LABEL |= {"fontsize": 8, "zorder": 6, "parse_math": False}
 _HOLLOW = {"color": _PURPLE, "markerfacecolor": "none", "markeredgewidth": 0.9, "zorder": 2}
 _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "teacher": ("teacher", {"marker": "D", "color": _ORANGE, "markersize": 7, "zorder": 4}),
@@ -114,18 +111,19 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
-            value, ratio, word = group.speed(cost), results.times_faster(group), "faster"
+            value, ratio, word = group.speed(cost), group.times_faster(teacher), "faster"
             amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
-            field = results.size_field_of(group)
-            value, ratio, word = group.size(field), results.times_smaller(group, field), "smaller"
+            # A teacher has no packed file, so its weights file is used instead.
+            field = "bytes_model" if group.is_teacher and results.size_field == PACKED else results.size_field
+            value, ratio, word = group.size(field), group.times_smaller(field, teacher), "smaller"
             amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
             lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
             if teacher and ratio and teacher is not group:
-                lines[-1] += f", {ratio_entry(ratio).text} times {word} than {teacher.name}"
+                lines[-1] += f", {ratio_text(ratio)} times {word} than {teacher.name}"
             points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
     return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
 
@@ -173,23 +171,15 @@ def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) ->
 
     The gid of a point's marker, and thus its id in SVG, is `point_id`.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     shown = panels(splits, quote)
     figure = Figure(figsize=(_SIZE_INCHES[0], _SIZE_INCHES[1] * max(1, len(shown))), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
     if not shown:
         figure.text(0.5, 0.5, "no model has both a size and a score", ha="center")
         return figure
-    drawn = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
-    for number, (axes, panel) in enumerate(zip(drawn, shown, strict=True)):
-        _draw_panel(axes, panel, number)
-    # Labels are placed in pixels, so the layout, which moves the axes, must be computed first.
-    canvas.draw()
-    figure.set_layout_engine("none")
-    for axes, panel in zip(drawn, shown, strict=True):
-        _name_skyline(axes, panel)
+    for number, panel in enumerate(shown):
+        _draw_panel(figure.add_subplot(len(shown), 1, number + 1), panel, number)
     return figure
 
 
@@ -226,6 +216,8 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         if on_skyline and point.spread:
             ends = [100 * (point.score - point.spread), 100 * (point.score + point.spread)]
             axes.plot([point.cost] * 2, ends, color=look["color"], linewidth=0.9, zorder=2.8, in_layout=False)
+    for point in panel.best:  # the area above and to the left of a skyline is free
+        axes.annotate(point.label, _at(point), (-3, 3), **_LABEL)
     _set_limits(axes, panel)
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
@@ -244,41 +236,14 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:
-    """Leave room for names at the left and top, where no points are, and set x ticks such as 100 KB."""
+    """Leave room for names at the left, where no points are, and set x ticks such as 100 KB."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     costs = [point.cost for point in panel.points]
-    scores = [100 * (point.score + side * point.spread) for point in panel.points for side in (-1, 1)]
-    scores += [] if panel.tolerable is None else [100 * panel.tolerable]
     span = max(costs) / min(costs)
-    axes.set_xlim(min(costs) / (2 * span**0.2), max(costs) * 2 * span**0.04)
-    pad = max(0.12 * (max(scores) - min(scores)), 1.0)
-    axes.set_ylim(min(scores) - pad, max(scores) + pad)
-    axes.set_yticks([tick for tick in axes.get_yticks() if min(scores) - pad <= tick <= min(100, max(scores) + pad)])
+    axes.margins(0.12)
+    axes.set_xlim(left=min(costs) / (2 * span**0.2))
     axes.xaxis.set_major_locator(LogLocator(subs=(1,) if span > 1000 else (1, 3) if span > 10 else (1, 2, 3, 5, 7)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: cost_text(panel.cost, value)))
     axes.set_xlabel(_MEASURES[panel.cost])
-
-
-def _name_skyline(axes: Axes, panel: Panel) -> None:
-    """Write the names of the skyline's models in a column at the left, each with a line to its point.
-
-    The area above and to the left of a skyline is free, and lines to names in the same order do not cross, so names
-    only move upwards. The axes, whose x is logarithmic, are extended to the left so that the names fit.
-    """
-    renderer, room = axes.figure.canvas.get_renderer(), axes.get_window_extent()
-    texts = [axes.text(0.01, 0, point.label, transform=axes.transAxes, **_LABEL) for point in panel.best]
-    widths = [(text.get_window_extent(renderer).x1 - room.x0) / room.width for text in texts]
-    share = min(0.6, max(widths) + 0.03)
-    least = min(point.cost for point in panel.points)
-    axes.set_xlim(left=least * (least / axes.get_xlim()[1]) ** (share / (1 - share)))
-    gap = 1.35 * _FONT * axes.figure.dpi / 72 / room.height
-    heights = [(axes.transData.transform(_at(point))[1] - room.y0) / room.height for point in panel.best]
-    heights = list(itertools.accumulate(heights, lambda below, height: max(height, below + gap)))
-    for i in reversed(range(len(heights))):  # move names that would be above the axes down again
-        heights[i] = min(heights[i], 1 - gap / 2 if i == len(heights) - 1 else heights[i + 1] - gap)
-    for text, width, height, point in zip(texts, widths, heights, panel.best, strict=True):
-        text.set(y=height, verticalalignment="center")
-        end = width + 0.005, height
-        axes.annotate("", _at(point), end, textcoords="axes fraction", arrowprops=_LINE, zorder=2.2)

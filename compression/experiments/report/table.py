@@ -1,37 +1,59 @@
-"""A table as data, and its rendering in Markdown, plain text and LaTeX; page.html.j2 renders it in HTML."""
+"""A table as data, and its rendering in Markdown, plain text, LaTeX and CSV; page.html.j2 renders it in HTML."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from common.tables import text_table
-from compression.experiments.report.seed_groups import DASH
+from compression.experiments.report.seed_groups import DASH, Stat
+
+Value = float | str | Stat | None
+Group = Literal["", "size", "quoted", "csv"]
+"""Columns that a narrow table leaves out together: sizes and speeds, or quoted figures; csv: only CSV files have it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A cell: its text, the number or text to sort by (None sorts last), and its kind: best, quoted or empty."""
+    """A cell: its text, its value, by which tables are sorted, and its kind: best, quoted or empty."""
 
     text: str
-    sort: float | str | None = None
+    value: Value = None
     kind: str = ""
+
+    @property
+    def sort(self) -> float | str | None:
+        """Number or text to sort by."""
+        return self.value.mean if isinstance(self.value, Stat) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A column's heading. levels: texts from the top level to the lowest."""
+    """A column's heading. levels: texts from the top level to the lowest.
+
+    name: in CSV files, by default the joined levels. seeds: whether values are a `Stat`, which is three columns of CSV.
+    """
 
     levels: tuple[str, ...]
     numeric: bool = True
-    quoted: bool = False
+    group: Group = ""
+    name: str = ""
+    seeds: bool = False
+
+    @property
+    def text(self) -> str:
+        """The levels on one line."""
+        return " · ".join(self.levels)
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row. kind: teacher, best, quoted, missing or empty; details: headings and texts that the HTML page unfolds."""
+    """A row. kind: student, teacher, best, quoted, missing or ''. details: headings and texts that the page unfolds."""
 
     entries: Sequence[Entry]
     kind: str = ""
@@ -40,19 +62,40 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Lines under heads. baselines: lines above the others; labels: number of columns that name a line."""
+    """Lines under heads. baselines: lines above the others; labels: number of columns that name a line.
+
+    notes: note -> the group of columns that it is about, or an empty text.
+    """
 
     title: str
     heads: Sequence[Head]
     lines: Sequence[Line]
     baselines: Sequence[Line] = ()
     labels: int = 1
-    notes: Sequence[str] = ()
+    notes: Mapping[str, Group] = dataclasses.field(default_factory=dict)
 
     @property
     def every(self) -> list[Line]:
         """All lines, baselines first."""
         return [*self.baselines, *self.lines]
+
+    def without(self, *groups: Group) -> Table:
+        """Return the table without groups of columns, their notes, and, without quoted figures, quoted lines."""
+        shown = dataclasses.replace(
+            self,
+            baselines=[line for line in self.baselines if line.kind not in groups],
+            notes={note: group for note, group in self.notes.items() if group not in groups},
+        )
+        return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
+
+    def of_columns(self, kept: Sequence[int]) -> Table:
+        """Return the table with some of its columns. kept: their indices."""
+
+        def lines(every: Sequence[Line]) -> list[Line]:
+            return [dataclasses.replace(line, entries=[line.entries[i] for i in kept]) for line in every]
+
+        heads = [self.heads[i] for i in kept]
+        return dataclasses.replace(self, heads=heads, lines=lines(self.lines), baselines=lines(self.baselines))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +134,8 @@ def heading_levels(table: Table) -> list[list[Span]]:
 
 def markdown_table(table: Table) -> str:
     """Return the table in Markdown: baselines first, the best in bold, heading levels joined by dots."""
-    header = [escape_markdown(" · ".join(head.levels)) for head in table.heads]
+    table = table.without("csv")
+    header = [escape_markdown(head.text) for head in table.heads]
     rule = "|" + "|".join("---:" if head.numeric else "---" for head in table.heads) + "|"
     body = []
     for line in table.every:
@@ -113,14 +157,39 @@ def markdown_list(notes: Iterable[str]) -> str:
 
 def plain_table(table: Table, width: int = 0) -> str:
     """Return the table in plain text, with a star at each best entry and names shortened to fit `width`."""
+    table = table.without("csv")
     starred = {i for line in table.every for i, entry in enumerate(line.entries) if entry.kind == "best"}
 
     def shown(i: int, entry: Entry) -> str:
         return entry.text + ("*" if entry.kind == "best" else " ") if i in starred else entry.text
 
     body = [[shown(i, entry) for i, entry in enumerate(line.entries)] for line in table.every]
-    header = [" · ".join(head.levels) for head in table.heads]
-    return text_table(header, body, [head.numeric for head in table.heads], width)
+    return text_table([head.text for head in table.heads], body, [head.numeric for head in table.heads], width)
+
+
+def csv_table(table: Table) -> str:
+    """Return the table as CSV: kinds of lines and values, as in results.json; unknown values are empty.
+
+    A mean over seeds has columns for the mean, the sample standard deviation and the number of seeds.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    names = [(head.name or head.text, head.seeds) for head in table.heads]
+    header = [f"{name}{ending}" for name, seeds in names for ending in (_OF_SEEDS if seeds else ("",))]
+    writer.writerow(["kind", *header])
+    for line in table.every:
+        pairs = zip(table.heads, line.entries, strict=True)
+        writer.writerow([line.kind, *(value for head, entry in pairs for value in _values(head, entry))])
+    return stream.getvalue()
+
+
+_OF_SEEDS = (", mean", ", sd", ", n")
+
+
+def _values(head: Head, entry: Entry) -> Sequence[float | str | None]:
+    if not head.seeds:
+        return (entry.sort,)
+    return dataclasses.astuple(entry.value) if isinstance(entry.value, Stat) else (None, None, 0)
 
 
 _LATEX = {
@@ -153,6 +222,7 @@ def escape_latex(text: str) -> str:
 
 def latex_table(table: Table) -> str:
     """Return a LaTeX `table` like the thesis's table 7.1: baselines first, the best in bold, notes below."""
+    table = table.without("csv")
     *upper, _ = levels = heading_levels(table)
     head = []
     for spans in upper:

@@ -13,9 +13,21 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.settings import StageSettings
+from common.store.store import Store
+from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
 from compression.distillation.settings import RowsSettings
-from compression.experiments.jobs import Job, check_jobs, check_known, seed_number, settings_for, with_task_path
+from compression.experiments.jobs import (
+    Job,
+    check_jobs,
+    check_known,
+    recorded_settings,
+    seed_number,
+    settings_for,
+    with_task_path,
+)
+from compression.experiments.plan import Cell, Plan
+from compression.experiments.report.record import ExperimentRecord, definition_files, described
 from compression.experiments.sweep.grid_file import (
     RUN_FIELDS,
     GridFile,
@@ -25,71 +37,29 @@ from compression.experiments.sweep.grid_file import (
     parse_assignments,
     read_grid_file,
 )
-from compression.shrinking.settings import Action, CompressSettings
+from compression.experiments.sweep.settings import SweepSettings
+from compression.shrinking.settings import CompressSettings
 
 TIMING = ("time", "runtime")
 """Settings of evaluate that also apply to runs: whether models are timed, and by which runtime."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A run: one cell of a grid with one seed. flags: its settings, without defaults; chains: see GridFile."""
-
-    labels: dict[str, str]
-    seed: int
-    flags: dict[str, Any]
-    chains: tuple[tuple[Action, ...], ...]
-
-    @property
-    def jobs(self) -> list[Job]:
-        """The run's compress jobs, one per chain."""
-        chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
-        return [Job("compress", {**self.flags, **chain}) for chain in chains]
-
-
-@dataclasses.dataclass(frozen=True)
-class Grid:
-    """A grid ready to run.
-
-    file: with the chosen values of its axes; settings: the fixed ones, with the flags; shared: task -> jobs to run
-    before the task's runs.
-    """
-
-    file: GridFile
-    settings: dict[str, Any]
-    seeds: tuple[int, ...]
-    shared: dict[str, list[Job]]
-    cells: tuple[Cell, ...]
-
-    @property
-    def axes(self) -> dict[str, tuple[str, ...]]:
-        """Axis -> labels of its values."""
-        return {axis: tuple(map(label_of, values)) for axis, values in self.file.axes.items()}
-
-    @property
-    def timing(self) -> dict[str, Any]:
-        """The settings of TIMING if models are timed, else nothing."""
-        return _timing(self.settings) if self.settings.get("time") else {}
-
-    @property
-    def augmented(self) -> tuple[str, ...]:
-        """Names of the augmented rows that the runs train on."""
-        return RowsSettings(**{name: value for name, value in self.settings.items() if name == "augmented"}).augmented
-
-
-def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None) -> Grid:
-    """Return the grid of a file.
+def load_grid(
+    path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None, name: str | None = None
+) -> Plan:
+    """Return the plan of a grid's file.
 
     assignments: KEY=VALUE strings; each fixes a setting, or replaces the values of an axis or of `seeds`. flags:
-    settings of every job and run. Raises UserError, before anything runs, for an unknown key, an axis that is not a
-    setting, and a cell with invalid settings.
+    settings of every job and run. name: of the experiment, by default the file's. Raises UserError, before anything
+    runs, for an unknown key, an axis that is not a setting, and a cell with invalid settings.
     """
     file = read_grid_file(path)
-    file, chosen = narrowed(file, parse_assignments(assignments))
+    assigned = parse_assignments(assignments)
+    file, chosen = narrowed(file, assigned)
     overrides = {**chosen, **(flags or {})}
     fixed = with_task_path(path, {**underscored(file.settings), **overrides})
     kinds = [*(kind for job in file.shared for kind in job), "compress"]
-    check_known([name for name in fixed if name not in TIMING], kinds)
+    check_known([setting for setting in fixed if setting not in TIMING], kinds)
     seeds = tuple(dict.fromkeys(map(seed_number, file.seeds))) or (DEFAULT_SEED,)
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
@@ -99,14 +69,37 @@ def load_grid(path: Path, assignments: Sequence[str] = (), flags: dict[str, Any]
         task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
     }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
-    timing = _timing(fixed)
+    timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
-    return Grid(file, fixed, seeds, shared, cells)
+    record = ExperimentRecord(
+        name=name or file.name,
+        title=file.title or file.name,
+        kind="sweep",
+        definition=described(path.name, assigned),
+        files=definition_files(path),
+        jobs=tuple(job.as_record() for jobs in shared.values() for job in jobs),
+        settings=recorded_settings(fixed),
+        axes={axis: tuple(map(label_of, values)) for axis, values in file.axes.items()},
+        seeds=seeds,
+        runs=tuple(cell.as_record() for cell in cells),
+        table=file.table,
+        quote=file.quote,
+    )
+    return Plan(
+        record=record,
+        workspace=Store(fixed.get("workspace", default_root())),
+        shared=shared,
+        augmented=RowsSettings(**{key: value for key, value in fixed.items() if key == "augmented"}).augmented,
+        cells=cells,
+        timing=timing if fixed.get("time") else {},
+    )
 
 
-def _timing(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in TIMING if name in settings}
+def load_sweep(path: Path, settings: SweepSettings) -> Plan:
+    """Return the plan of a grid's file with the settings of a sweep."""
+    plan = load_grid(path, settings.set_, settings.flags, settings.name)
+    return dataclasses.replace(plan, workspace=settings.paths, observers=settings.observer, threads=settings.threads)
 
 
 def _cells(

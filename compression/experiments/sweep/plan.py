@@ -7,7 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from common.data.split import count_rows, find_splits
 from common.data.tasks import load_task
@@ -17,9 +17,9 @@ from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.jobs import Job, to_plain
-from compression.experiments.sweep.grid import Grid
-from compression.experiments.sweep.runs import RunFolder
+from compression.experiments.jobs import Job
+from compression.experiments.plan import Plan
+from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.experiments.sweep.work import RunTask
 from compression.shrinking.chain import SHRINK
 from compression.shrinking.files import FILES
@@ -34,26 +34,16 @@ _SPEED = (
 """Settings that the time per row depends on."""
 
 
-class RunIdentity(NamedTuple):
-    """A run's steps and inputs, as stored in its record.
-
-    id: 16 hex digits that name the run. family: 8 hex digits shared by runs that distil the same student with
-    different seeds. settings: of all steps, in one flat mapping. inputs: role -> key.
-    """
-
-    id: str
-    family: str
-    settings: dict[str, Any]
-    inputs: dict[str, str]
-
-
 def identify(
-    settings: CompressSettings, chains: Sequence[Sequence[str]], timing: Mapping[str, Any] | None = None
-) -> RunIdentity:
-    """Return the identity of a run. Raises UserError for an input that is missing or out of date.
+    settings: CompressSettings,
+    chains: Sequence[Sequence[str]],
+    timing: Mapping[str, Any] | None = None,
+    threads: int = 1,
+) -> RunRecord:
+    """Return a run's record before it starts. Raises UserError for an input that is missing or out of date.
 
-    It depends on the versions of all steps, also of scoring and of files: a run whose scores or files are out of date
-    is repeated, with the models that exist already.
+    Its id depends on the versions of all steps, also of scoring and of files: a run whose scores or files are out of
+    date is repeated, with the models that exist already.
 
     chains: lists of actions, each beginning with distill; if empty, the actions of the settings. timing: how the
     models are timed, if they are; such a run has a different id but reuses models that exist already.
@@ -63,11 +53,14 @@ def identify(
     inputs = step.inputs(settings.paths)
     splits = find_splits(settings.paths, step.definition)
     later = [[_dump(settings, action) for action in chain] for chain in chains]
-    return RunIdentity(
+    return RunRecord(
         id=fingerprint([step.key(inputs), later, Evaluate.version, *([timing] if timing else [])]),
         family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
+        task=load_task(settings.task).name,
         settings={**flat(step.model_dump(mode="json")), "chains": chains},
         inputs={role: artifact.key for role, artifact in {**inputs, "splits": splits}.items()},
+        threads=threads,
+        work=_training_rows(settings) * settings.epochs,
     )
 
 
@@ -81,42 +74,29 @@ def _dump(settings: CompressSettings, action: str) -> Any:
     return [action, step.version, step.model_dump(mode="json")]
 
 
-def plan_runs(
-    grid: Grid,
-    paths: Store,
-    experiment: str,
-    teachers: dict[str, str],
-    observers: Sequence[str] = (),
-    threads: int = 1,
-) -> list[RunTask]:
-    """Return the run of every cell of a grid, in order. Cells with the same effective settings share a run.
+def plan_runs(plan: Plan, teachers: Mapping[str, str]) -> list[RunTask]:
+    """Return the run of every cell of a plan, in order. Cells with the same effective settings share a run.
 
     teachers: task -> name of the teacher that its shared jobs fine-tuned or imported last.
     Raises UserError if an input is missing.
     """
     runs = []
-    for cell in grid.cells:
-        flags = dict(cell.flags)
-        if flags["task"] in teachers:
-            flags.setdefault("teacher", teachers[flags["task"]])
+    for cell in plan.cells:
+        flags = cell.with_teacher(teachers.get(cell.flags["task"]))
         settings = Job("compress", flags).settings()
-        identity = identify(settings, cell.chains, grid.timing)
+        record = identify(settings, cell.chains, plan.timing, plan.threads)
         # Runs may differ in any setting, so their names contain, in front of the seed, part of a hash of the settings.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
-        flags["model_name"] = f"{stem}-{identity.family}-s{cell.seed}"
+        flags["model_name"] = f"{stem}-{record.family}-s{cell.seed}"
+        flags["loadbar"] = False
+        shared = {key: flags[key] for key in ("task", "workspace", "cpu", "loadbar") if key in flags}
         runs.append(
             RunTask(
-                id=identity.id,
-                task=load_task(settings.task).name,
-                workspace=paths.root,
-                jobs=tuple(to_plain(job.flags) for job in dataclasses.replace(cell, flags=flags).jobs),
-                settings=identity.settings,
-                inputs=identity.inputs,
-                timing=grid.timing,
-                experiment=experiment,
-                observers=tuple(observers),
-                threads=threads,
-                rows=_training_rows(settings) * settings.epochs,
+                record=record,
+                workspace=plan.workspace.root,
+                jobs=(*dataclasses.replace(cell, flags=flags).jobs, Job("evaluate", {**shared, **plan.timing})),
+                experiment=plan.name,
+                observers=tuple(plan.observers),
             )
         )
     return runs
@@ -135,10 +115,10 @@ def distinct(runs: Sequence[RunTask]) -> list[RunTask]:
     return list({run.id: run for run in runs}.values())
 
 
-def _teachers_by_name(grid: Grid) -> dict[str, str]:
+def _teachers_by_name(plan: Plan) -> dict[str, str]:
     """Return task -> name that its shared jobs will give the teacher."""
     names = {}
-    for task, jobs in grid.shared.items():
+    for task, jobs in plan.shared.items():
         for job in jobs:
             if job.kind == "finetune":
                 settings = job.settings()
@@ -164,7 +144,7 @@ class Estimator:
             record = RunFolder(paths, file.parent.name).record()
             if record and record.status == "finished" and record.work:
                 rate = record.seconds / record.work
-                self._rates[_kind(record.task, record.threads, record.settings)].append(rate)
+                self._rates[_kind(record)].append(rate)
                 if record.id in ids:
                     self._in_sweep.append(rate)
 
@@ -172,40 +152,40 @@ class Estimator:
         """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
         total = 0.0
         for run in runs:
-            rates = self._rates.get(_kind(run.task, run.threads, run.settings), self._in_sweep)
+            rates = self._rates.get(_kind(run.record), self._in_sweep)
             if not rates:
                 return None
             total += statistics.median(rates) * run.rows
         return total
 
 
-def _kind(task: str, threads: int, settings: dict[str, object]) -> _Kind:
-    return (task, threads, *(str(settings.get(name)) for name in _SPEED))
+def _kind(record: RunRecord) -> _Kind:
+    return (record.task, record.threads, *(str(record.settings.get(name)) for name in _SPEED))
 
 
-def describe_plan(grid: Grid, paths: Store, at_once: int, threads: int) -> dict[str, Any]:
+def plan_sweep(plan: Plan, at_once: int) -> dict[str, Any]:
     """Return a sweep's numbers of runs, in all and by status, and the estimated seconds of the rest if known."""
-    plan: dict[str, Any] = {
-        "name": grid.file.name,
-        "cells": len({tuple(cell.labels.items()) for cell in grid.cells}),
-        "seeds": list(grid.seeds),
-        "runs": len(grid.cells),
-        "shared": {task: [job.kind for job in jobs] for task, jobs in grid.shared.items()},
+    numbers: dict[str, Any] = {
+        "name": plan.name,
+        "cells": len({tuple(cell.labels.items()) for cell in plan.cells}),
+        "seeds": list(plan.record.seeds),
+        "runs": len(plan.cells),
+        "shared": {task: [job.kind for job in jobs] for task, jobs in plan.shared.items()},
         "inputs": "there",
         "finished": 0,
         "failed": 0,
         "seconds": None,
     }
     try:
-        runs = distinct(plan_runs(grid, paths, grid.file.name, _teachers_by_name(grid), threads=threads))
+        runs = distinct(plan_runs(plan, _teachers_by_name(plan)))
     except UserError as error:
-        return {**plan, "inputs": str(error)}
+        return {**numbers, "inputs": str(error)}
     statuses = {run.id: run.folder.status() for run in runs}
     counts = Counter(statuses.values())
     left = [run for run in runs if statuses[run.id] in ("waiting", "running")]
-    seconds = Estimator(paths, runs).seconds(left)
+    seconds = Estimator(plan.workspace, runs).seconds(left)
     return {
-        **plan,
+        **numbers,
         "distinct": len(runs),
         "finished": counts["finished"],
         "failed": counts["failed"],

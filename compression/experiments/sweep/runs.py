@@ -21,32 +21,27 @@ from compression.experiments.report.results import Row, read_results
 Status = Literal["waiting", "running", "finished", "failed"]
 
 
-class SavedModel(Settings):
-    """Name and key of a model that a run saved."""
-
-    name: str
-    key: str
-
-
 class RunRecord(Settings):
     """Contents of a run's run.json."""
 
     id: str
-    status: Literal["finished", "failed"]
+    status: Literal["finished", "failed"] = "failed"
+    family: str
+    """8 hex digits shared by runs that distil the same student with different seeds."""
     task: str
     settings: dict[str, Any]
     """Settings of all its steps."""
     inputs: dict[str, str]
     """Role -> key of each input."""
-    models: tuple[SavedModel, ...] = ()
-    """Distilled, pruned, quantized."""
+    models: dict[str, str] = {}
+    """Name -> key of the models it saved: distilled, pruned, quantized."""
     error: str | None = None
     seconds: float = 0.0
     work: int = 0
     """Training rows times epochs, for estimates; 0 if no student was trained, because it was finished before."""
     started: str = ""
     """In UTC."""
-    host: str
+    host: str = ""
     threads: int
 
 
@@ -97,8 +92,8 @@ class RunFolder:
         except UserError:
             return False
         return all(
-            points_to(self.paths.model(record.task, model.name), model.key) and self.paths.get(model.key)
-            for model in record.models
+            points_to(self.paths.model(record.task, name), key) and self.paths.get(key)
+            for name, key in record.models.items()
         )
 
     def last_line(self) -> str:

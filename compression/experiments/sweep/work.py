@@ -1,4 +1,7 @@
-"""One run of a sweep, in a worker: train, compress and evaluate a student, and write the run's record."""
+"""What a worker does: jobs in order, or one run of a sweep, which trains, compresses and evaluates a student.
+
+This is the only module of experiments that imports the scripts' functions.
+"""
 
 from __future__ import annotations
 
@@ -15,66 +18,141 @@ from typing import Any
 
 from common.devices import threads
 from common.errors import UserError
-from common.progress import Advance, nothing, show_bars
+from common.progress import Advance, nothing, say, show_bars
 from common.store.artifact import read_manifest
-from common.store.files import write_json
+from common.store.files import read_json, write_json
 from common.store.locks import only_one, waiting
 from common.store.processes import Process
 from common.store.store import Store
+from common.teachers.finetune import finetune
 from common.tracking import record
 from common.training.models import read_config
+from compression.analysis.analyze import analyze, picture_folder, subject
+from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.jobs import Job
 from compression.experiments.report.results import Row, write_results
-from compression.experiments.sweep.runs import RunFolder, RunRecord, SavedModel
+from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.shrinking.chain import compress
 
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
+
+
+@dataclasses.dataclass
+class ChainState:
+    """Names of the models that jobs have saved so far, and of the teacher fine-tuned or imported last."""
+
+    models: list[str] = dataclasses.field(default_factory=list)
+    teacher: str | None = None
+
+
+def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
+    """Run jobs in order. Returns the rows of their evaluations and the final state."""
+    state = ChainState()
+    rows: list[Row] = []
+    for number, job in enumerate(jobs, 1):
+        show_bars(bool(job.flags.get("loadbar", True)))
+        say(f"[{number}/{len(jobs)}] {job}")
+        rows += _run_job(job, state)
+    return rows, state
+
+
+def _run_job(job: Job, state: ChainState) -> list[Row]:
+    models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
+    match job.kind:
+        case "preprocess":
+            settings = job.settings(**{"model_name": state.teacher} if state.teacher else {})
+            preprocess(settings)
+            if settings.logits_from and settings.model_name:
+                state.teacher = settings.model_name
+                state.models.append(state.teacher)
+        case "finetune":
+            state.teacher = finetune(job.settings()).name
+            state.models.append(state.teacher)
+        case "compress":
+            settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
+            folders = compress(settings)
+            if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
+                names = [folder.name for folder in folders]
+                state.models += [name for name in names if name not in state.models]
+        case "evaluate":
+            return [row for model in models for row in evaluate(job.settings(**model))]
+        case "analyze":
+            for model in models:
+                _analyze(job, model)
+    return []
+
+
+def _analyze(job: Job, model: dict[str, str]) -> None:
+    """Analyze a model, unless it was already analyzed with the same settings."""
+    settings = job.settings(**model)
+    name, identity = subject(settings)
+    made_from = [*identity, job.as_record()]
+    file = picture_folder(settings, name) / "analysis.json"
+    if settings.force or not file.exists() or read_json(file).get("made_from") != made_from:
+        write_json(file, {**analyze(settings), "made_from": made_from})
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedJobs:
+    """Jobs of one task, for a worker. experiment, observers: where they are recorded; folder: for the results."""
+
+    jobs: tuple[Job, ...]
+    experiment: Path
+    observers: tuple[str, ...]
+    folder: Path
+    rows: int = 1
+
+
+def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
+    """Run the jobs that are not up to date, and write the teacher's name and the rows of evaluations."""
+    rows: list[Row] = []
+    state = ChainState()
+    if shared.jobs:
+        settings = {"jobs": [job.as_record() for job in shared.jobs]}
+        folder = shared.experiment / "sacred"
+        rows, state = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
+    write_results(shared.folder / "result.json", rows)
+    write_json(shared.folder / "teacher.json", state.teacher)
 
 
 @dataclasses.dataclass(frozen=True)
 class RunTask:
     """A run in the form that is sent to a worker: names, numbers and settings."""
 
-    id: str
-    task: str
+    record: RunRecord
+    """What is known of the run before it starts; its status is the one that it has if it is lost."""
     workspace: Path
-    jobs: tuple[dict[str, Any], ...]
-    """Settings of the compress jobs, without defaults. The jobs share one distilled student."""
-    settings: dict[str, Any]
-    """Settings of all steps."""
-    inputs: dict[str, str]
-    timing: dict[str, Any]
-    """Settings of evaluate for timing the models; empty if they are not timed."""
+    jobs: tuple[Job, ...]
+    """Compress jobs, which share one distilled student, and one that evaluates the models."""
     experiment: str
     observers: tuple[str, ...]
-    threads: int
-    rows: int
-    """Training rows times epochs."""
+
+    @property
+    def id(self) -> str:
+        """Identity of the run."""
+        return self.record.id
+
+    @property
+    def rows(self) -> int:
+        """Training rows times epochs."""
+        return self.record.work
 
     @property
     def name(self) -> str:
         """Name of the distilled student."""
-        return self.jobs[0]["model_name"]
+        return self.jobs[0].flags["model_name"]
 
     @property
     def folder(self) -> RunFolder:
         """The run's folder in the workspace."""
         return RunFolder(Store(self.workspace), self.id)
 
-    def record(self, error: str | None = None, **ended: Any) -> RunRecord:
-        """Return the record of the ended run: finished, or failed if there is an error. ended: other fields."""
-        return RunRecord(
-            id=self.id,
-            status="failed" if error else "finished",
-            task=self.task,
-            settings=self.settings,
-            inputs=self.inputs,
-            error=error,
-            host=platform.node(),
-            threads=self.threads,
-            **ended,
-        )
+    def ended(self, error: str | None = None, **fields: Any) -> None:
+        """Write the record of the run: finished, or failed if there is an error. fields: others that have changed."""
+        status = "failed" if error else "finished"
+        known = {"status": status, "error": error, "host": platform.node(), **fields}
+        self.folder.write(self.record.model_copy(update=known))
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
@@ -85,13 +163,13 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
     """
     folder = run.folder
     # The lock is on the student's name, because other runs may distil the same student and compress it differently.
-    with waiting(), only_one(folder.folder.parent / f"{run.task}-{run.name}", run.name):
+    with waiting(), only_one(folder.folder.parent / f"{run.record.task}-{run.name}", run.name):
         if folder.status() == "finished":
             return
         folder.file.unlink(missing_ok=True)
         started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
         write_json(folder.running, Process.current()._asdict())
-        models: Sequence[SavedModel] = ()
+        models: dict[str, str] = {}
         error = None
         try:
             with _output_to(folder.log):
@@ -104,16 +182,15 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             folder.running.unlink(missing_ok=True)
         reused = False
         if models:  # manifests have whole seconds
-            built = read_manifest(folder.paths.model(run.task, models[0].name)).built
+            built = read_manifest(folder.paths.model(run.record.task, run.name)).built
             reused = datetime.datetime.fromisoformat(built) < started.replace(microsecond=0)
-        ended = run.record(
+        run.ended(
             error,
             models=models,
             seconds=round(time.monotonic() - clock, 3),
             work=0 if reused else run.rows,
             started=started.isoformat(timespec="seconds"),
         )
-        folder.write(ended)
     advance(run.rows)
 
 
@@ -129,23 +206,12 @@ def _output_to(log: Path) -> Iterator[None]:
             raise
 
 
-def _train_and_evaluate(run: RunTask) -> list[SavedModel]:
-    """Do the run and record it with the experiment's observers. Returns the models it saved."""
-    recorded = {"id": run.id, "jobs": run.jobs, "settings": run.settings, "inputs": run.inputs}
+def _train_and_evaluate(run: RunTask) -> dict[str, str]:
+    """Do the run and record it with the experiment's observers. Returns name -> key of the models it saved."""
+    recorded = run.record.model_dump(include={"id", "settings", "inputs"})
+    recorded["jobs"] = [job.as_record() for job in run.jobs]
     folder = run.folder.paths.experiment(run.experiment) / "sacred"
-    models, rows = record(run.experiment, folder, recorded, lambda: _models_and_rows(run), run.observers)
+    with threads(run.record.threads):
+        rows, state = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
     write_results(run.folder.results, [{**row, "run_id": run.id} for row in rows])
-    return models
-
-
-def _models_and_rows(run: RunTask) -> tuple[list[SavedModel], list[Row]]:
-    models: dict[str, SavedModel] = {}
-    rows: list[Row] = []
-    with threads(run.threads):
-        for flags in run.jobs:
-            shared = {key: flags[key] for key in ("task", "workspace", "cpu") if key in flags}
-            for folder in compress(Job("compress", flags).settings()):
-                if folder.name not in models:
-                    models[folder.name] = SavedModel(name=folder.name, key=read_config(folder).key)
-                    rows += evaluate(Job("evaluate", {**shared, **run.timing, "model_name": folder.name}).settings())
-    return list(models.values()), rows
+    return {name: read_config(run.folder.paths.model(run.record.task, name)).key for name in state.models}

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.experiments.report.models_table import label_tables, metric_heading, models_table, notes, summary
-from compression.experiments.report.pivot import Pivot
-from compression.experiments.report.pivot_layout import stage_label
-from compression.experiments.report.record import ExperimentRecord, Quote, RecordedRun
+from compression.experiments.report.columns import metric_heading
+from compression.experiments.report.models_table import label_tables, models_table, summary
+from compression.experiments.report.record import ExperimentRecord, Quote
 from compression.experiments.report.reliability import draw_reliability
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import SplitResults, mean
@@ -40,7 +39,7 @@ def render_page(
     record: ExperimentRecord,
     rows: list[Row],
     splits: list[SplitResults],
-    pivots: list[Pivot],
+    pivots: list[Table],
     extension: Extension | None = None,
 ) -> str:
     """Return the page's HTML, deterministically. The template escapes all text."""
@@ -56,31 +55,32 @@ def render_page(
         keep_trailing_newline=True,
     )
     environment.globals["heading_levels"] = heading_levels
+    pivots = [table.without("csv") for table in pivots]
+    models = [models_table(results) for results in splits]
     return environment.get_template(extension.template.name if extension else "page.html.j2").render(
         extension.context if extension else {},
         record=record,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
         counts=_counts(record, rows),
-        pivots=[pivot.table() for pivot in pivots],
+        pivots=pivots,
         groups=[
             {
                 "heading": results.heading,
                 "summary": summary(results),
-                "table": models_table(results),
+                "table": table,
                 "skyline": "" if extension else Markup(_skyline(results, record.quote, f"s{number}-")),
                 "reliability": Markup(_reliability(results, f"r{number}-")),
             }
-            for number, results in enumerate(splits)
+            for number, (results, table) in enumerate(zip(splits, models, strict=True))
         ],
         shapes=_parameter_shapes(rows),
         labels=label_tables(record),
-        runs=_runs_table(record, rows),
-        models=_other_models(rows),
+        models=_models_table(record, rows),
         jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
         fixed=_setting_texts(record.settings),
-        quotes=any(line.quoted for pivot in pivots for line in (*pivot.baselines, *pivot.columns)),
-        notes=dict.fromkeys([*notes(splits), *(note for pivot in pivots for note in pivot.notes)]),
+        quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
+        notes=dict.fromkeys(note for table in (*models, *pivots) for note in table.notes),
     )
 
 
@@ -138,68 +138,41 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
     return sorted(shapes.values(), key=lambda shape: (shape["total"], shape["name"]))
 
 
-def _runs_table(record: ExperimentRecord, rows: Iterable[Row]) -> Table | None:
-    """Return a table of a sweep's runs with their scores at each stage; None for a chain."""
-    if not record.runs:
-        return None
-    by_run = grouped((row for row in rows if row.get("run_id") is not None), lambda row: row["run_id"])
-    every = [row for scored in by_run.values() for row in scored]
-    metrics, stages = (list(dict.fromkeys(map(of, every))) for of in (_main_metric, stage_label))
-    title = metric_heading(metrics[0]) if len(metrics) == 1 and metrics[0] else "Score × 100"
-    axes = list(record.axes) or list(record.runs[0].cell)
-
-    def line(run: RecordedRun) -> Line:
-        scored = by_run.get(run.id or "", [])
-        scores = [_score([row for row in scored if stage_label(row) == stage]) for stage in stages]
-        entries = [
-            *(text_entry(run.cell.get(axis)) for axis in axes),
-            Entry(str(run.seed), run.seed),
-            *(number_entry(score, ".2f", 0.01) for score in scores),
-            text_entry("done" if scored else "missing"),
-            Entry(text_entry(run.id).text[:12], run.id),
-        ]
-        planned = [(f"run with seed {run.seed}", _setting_lines({**record.settings, **run.settings}))]
-        return Line(entries, "" if scored else "missing", _details(scored) or planned)
-
-    heads = [Head((axis,), numeric=False) for axis in axes]
-    heads += [Head((name,)) for name in ("seed", *(f"{title} ({stage})" for stage in stages))]
-    heads += [Head((name,), numeric=False) for name in ("result", "run")]
-    return Table("Runs", heads, list(map(line, record.runs)))
-
-
-def _other_models(rows: Iterable[Row]) -> Table | None:
-    """Return a table of models outside a sweep's runs (teachers, all models of a chain); None if there are none."""
-    others = (row for row in rows if row.get("run_id") is None)
-    models = grouped(others, lambda row: (row["task"], row["model"]))
+def _models_table(record: ExperimentRecord, rows: Sequence[Row]) -> Table | None:
+    """Return a table of all models, and of a sweep's runs without a result; None if there are none."""
+    axes, metrics = list(record.axes), list(dict.fromkeys(map(_main_metric, rows)))
+    models = grouped(rows, lambda row: (row["task"], row["model"], str(row.get("cell"))))
     lines = []
-    for scored in models.values():
-        row, score = scored[0], _score(scored)
-        texts = [text_entry(row.get(field) and str(row[field])) for field in ("model", "task", "stage")]
-        points = number_entry(score, ".2f", 0.01).text
-        shown = points if score is None else f"{points} {_main_metric(row)}"
-        entries = [*texts, number_entry(row.get("seed"), ".0f"), Entry(shown, score)]
-        lines.append(Line(entries, "teacher" if row.get("stage") == "teacher" else "", _details(scored[:1])))
-    heads = [Head((name,), numeric=False) for name in ("model", "task", "stage")]
-    return Table("Models", [*heads, Head(("seed",)), Head(("score × 100",))], lines) if lines else None
+    for (_, model, _), scored in models.items():
+        row, settings = scored[0], scored[0].get("settings")
+        texts = [*((row.get("cell") or {}).get(axis) for axis in axes), *map(row.get, ("model", "task", "stage"))]
+        score = mean((one.get("metrics") or {}).get(_main_metric(one)) for one in scored)
+        entries = [
+            *(text_entry(text and str(text)) for text in texts),
+            number_entry(row.get("seed"), ".0f"),
+            number_entry(score, ".2f", 0.01),
+            _run_entry(row.get("run_id")),
+        ]
+        kind = "teacher" if row.get("stage") == "teacher" else ""
+        lines.append(Line(entries, kind, [(model, _setting_lines(settings))] if settings else ()))
+    done = {row.get("run_id") for row in rows}
+    for run in record.runs:
+        if run.id is None or run.id not in done:
+            texts = [*map(run.cell.get, axes), None, run.settings.get("task"), "missing"]
+            entries = [*map(text_entry, texts), Entry(str(run.seed), run.seed), text_entry(None), _run_entry(run.id)]
+            planned = (f"run with seed {run.seed}", _setting_lines({**record.settings, **run.settings}))
+            lines.append(Line(entries, "missing", [planned]))
+    heads = [Head((name,), numeric=False) for name in (*axes, "model", "task", "stage")]
+    heads += [Head(("seed",)), Head((metric_heading(metrics[0]) if len(metrics) == 1 else "Score × 100",))]
+    return Table("Models", [*heads, Head(("run",), numeric=False)], lines) if lines else None
+
+
+def _run_entry(identity: str | None) -> Entry:
+    return Entry((identity or "")[:12], identity)
 
 
 def _main_metric(row: Row) -> str:
     return next(iter(row.get("metrics") or {}), "")
-
-
-def _score(rows: Sequence[Row]) -> float | None:
-    return mean((row.get("metrics") or {}).get(_main_metric(row)) for row in rows)
-
-
-def _details(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return the settings of a run's models: all of the first model's, and the others' differences from it."""
-    models = {row["model"]: row.get("settings") or {} for row in rows}
-    first = next(iter(models.values()), {})
-    details = []
-    for number, (model, settings) in enumerate(models.items()):
-        shown = {key: value for key, value in settings.items() if not number or first.get(key, key) != value}
-        details.append((model, _setting_lines(shown)))
-    return details if first else []
 
 
 def _setting_lines(settings: Mapping[str, Any]) -> str:

@@ -1,0 +1,258 @@
+"""The columns of results: a new measurement is one more record in COLUMNS, and every table and file has it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from common.tables import UNITS
+from compression.experiments.report.results import Row
+from compression.experiments.report.seed_groups import DASH, GZIPPED, MILLISECONDS, PACKED, SeedGroup, Stat
+from compression.experiments.report.table import Entry, Value
+
+CORRELATIONS = ("matthews", "pearson", "spearman", "agreement_pearson")
+"""Metrics that tables show times 100; all others are in percent."""
+_TITLES = {
+    "agreement": "Agreement with teacher",
+    "agreement_pearson": "Pearson with teacher",
+    "f1_at_threshold": "F1 at the threshold",
+}
+_AGREEMENT = "Rows without labels are scored by agreement with the teacher only."
+_METRIC_NOTES = {
+    **dict.fromkeys(
+        CORRELATIONS, "Matthews, Pearson and Spearman are correlations, here times 100 as GLUE reports them."
+    ),
+    "f1_at_threshold": "F1 at the threshold: the second label is predicted from the probability that was best on "
+    "validation.",
+    "agreement": _AGREEMENT,
+    "agreement_pearson": f"{_AGREEMENT} Pearson's correlation is times 100.",
+}
+_RUNTIMES = {
+    "numpy": "packed files by the NumPy runtime",
+    "c": "packed files by the C runtime",
+    "pytorch": "teachers by PyTorch",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of results.
+
+    name: in CSV files. heading: {than} stands for the teacher that a ratio is to; empty: only CSV files have the
+    column. value: of a seed group and its teachers, None if unknown. text: shows a known value. tables: those with the
+    column: of models, of models on a terminal, of means ("pivot") and of the best students. note: how to read it; {by}
+    stands for the runtimes that were timed.
+    """
+
+    name: str
+    heading: str
+    value: Callable[[SeedGroup, SeedGroup | None], Value]
+    text: Callable[[Any], str] = str
+    tables: tuple[str, ...] = ("models", "terminal", "pivot", "best")
+    note: str = ""
+    numeric: bool = True
+
+    def entry(self, group: SeedGroup, teacher: SeedGroup | None) -> Entry:
+        """Return the column's entry of a seed group. teacher: the seed group of its teachers."""
+        return self.shown(self.value(group, teacher))
+
+    def shown(self, value: Value) -> Entry:
+        """Return an entry with a value."""
+        return Entry(DASH if value is None else self.text(value), value)
+
+
+def metric_heading(name: str) -> str:
+    """Return a metric's heading: 'accuracy' -> 'Accuracy, %', 'matthews' -> 'Matthews × 100'."""
+    return f"{metric_title(name)} × 100" if name in CORRELATIONS else f"{metric_title(name)}, %"
+
+
+def metric_title(name: str) -> str:
+    """Return a metric's name in sentences: 'f1_macro' -> 'F1 macro'."""
+    words = name.replace("_", " ").replace("f1", "F1")
+    return _TITLES.get(name, words[:1].upper() + words[1:])
+
+
+def metric_column(name: str) -> Column:
+    """Return the column of a metric."""
+    return Column(
+        name=name,
+        heading=metric_heading(name),
+        value=lambda group, _: group.metric(name),
+        text=score_text,
+        tables=("models", "terminal"),
+        note=_METRIC_NOTES.get(name, ""),
+    )
+
+
+def score_text(score: Stat) -> str:
+    """Return '79.25 ± 0.31 (4)': mean and sample standard deviation, both times 100, and number of seeds."""
+    return f"{score.text} ({score.n})"
+
+
+def ratio_text(value: float) -> str:
+    """Return how many times faster, or smaller, a model is than its teacher."""
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
+
+
+def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the notes of columns, one or two sentences each. rows: rows of results.json behind the columns."""
+    runtimes = {(row.get("speed") or {}).get("runtime") for row in rows}
+    by = ", ".join(text for name, text in _RUNTIMES.items() if name in runtimes)
+    for note in dict.fromkeys(column.note for column in columns if column.note):
+        yield note.replace("{by}", by)
+
+
+def disk_field(group: SeedGroup) -> str:
+    """Return the field of the size on disk as the thesis reports it: gzipped for pruned or quantized students.
+
+    Empty if the group has students of both kinds.
+    """
+    fields = {GZIPPED if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in group.rows}
+    return fields.pop() if len(fields) == 1 else ""
+
+
+def _three_digits(unit: float) -> Callable[[float], str]:
+    def text(value: float) -> str:
+        digits = sum(value / unit < limit for limit in (99.5, 9.95, 0.995, 0.0995))
+        return f"{value / unit:,.{digits}f}"
+
+    return text
+
+
+def _megabytes(value: float) -> str:
+    megabytes = value / 1e6
+    return f"{megabytes:,.{3 if megabytes < 10 else 1 if megabytes < 1000 else 0}f}"
+
+
+def _size(field: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
+    """Return the column of a count or size of results.json. tables: with it, besides those of models."""
+    return Column(
+        name=field,
+        heading=heading,
+        value=lambda group, _: group.size(field),
+        text=lambda value: f"{value / unit:,.{0 if unit == 1 else 1}f}",
+        tables=("models", *tables),
+        note=note,
+    )
+
+
+def _smaller(field: str, heading: str, *tables: str) -> Column:
+    return Column(
+        name=f"{field}_times_smaller",
+        heading=f"{heading}× smaller{{than}}",
+        value=lambda group, teacher: group.times_smaller(field, teacher),
+        text=ratio_text,
+        tables=("models", *tables),
+        note="Times smaller: the teacher's bytes_model divided by the model's bytes_model, by its bytes_packed, and "
+        "(the thesis's measure) by its bytes_gzip.",
+    )
+
+
+def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) -> Column:
+    return Column(
+        name=name,
+        heading=heading,
+        value=lambda group, _: group.speed(name),
+        text=_three_digits(unit),
+        tables=("models", "pivot", *tables),
+        note=note,
+    )
+
+
+_ABOUT_SPEED = (
+    "Speeds are of CPU time on one thread, tokenizing included ({by}): sentences a second of up to 1,000 rows "
+    "together, and the median milliseconds of 100 rows one by one."
+)
+_ABOUT_FILES = "bytes_model is the weights file, bytes_gzip that file gzipped."
+METRICS = "metrics"
+"""Name of the record in COLUMNS in whose place a table has the columns of its metrics."""
+SPEEDS = ("sentences_per_second", MILLISECONDS, "peak_memory", "flops", "times_faster")
+COLUMNS = [
+    Column("model", "Model", lambda group, _: group.label, tables=("models", "terminal"), numeric=False),
+    Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=("models", "terminal"), numeric=False),
+    Column("stage", "Stage", lambda group, _: group.rows[0].get("stage"), tables=("models",), numeric=False),
+    _size("parameters", "Parameters", "terminal", "pivot"),
+    _size("trained_parameters", "Trained parameters"),
+    _size("nonzero_parameters", "Nonzero"),
+    _size("bytes_model", "bytes_model, KB", unit=1000, note=_ABOUT_FILES),
+    _size(GZIPPED, "bytes_gzip, KB", "terminal", unit=1000, note=_ABOUT_FILES),
+    _size(
+        PACKED,
+        "bytes_packed, KB",
+        "terminal",
+        unit=1000,
+        note="bytes_packed is the packed file, with everything that a prediction needs.",
+    ),
+    Column(
+        "bytes",
+        "Size, MB",
+        lambda group, _: group.size(disk_field(group)),
+        _megabytes,
+        tables=("pivot",),
+        note="Size: on disk, of the weights file for what was distilled, of that file gzipped for what was pruned or "
+        f"quantized. {UNITS}",
+    ),
+    Column("bytes_of", "", lambda group, _: disk_field(group), tables=("pivot",)),
+    Column(
+        "times_smaller",
+        "× smaller",
+        lambda group, teacher: group.times_smaller(disk_field(group), teacher),
+        ratio_text,
+        tables=("pivot",),
+        note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",
+    ),
+    Column(METRICS, "", lambda group, _: None, tables=("models", "terminal")),
+    Column(
+        "ece",
+        "ECE, %",
+        lambda group, _: group.stat("ece"),
+        score_text,
+        tables=("models",),
+        note="ECE, the expected calibration error, is the mean absolute difference between probability and accuracy "
+        "(Guo et al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none.",
+    ),
+    Column(
+        "ece_before",
+        "ECE before calibration, %",
+        lambda group, _: group.stat("calibration", "ece_before"),
+        score_text,
+        ("models",),
+    ),
+    Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, ("models",)),
+    _smaller("bytes_model", ""),
+    _smaller(GZIPPED, "gzipped, ", "terminal"),
+    _smaller(PACKED, "packed, ", "terminal"),
+    _speed("sentences_per_second", "Sentences/s", _ABOUT_SPEED),
+    _speed(MILLISECONDS, "ms for one", _ABOUT_SPEED, "terminal", "best"),
+    _speed(
+        "peak_memory",
+        "Peak memory, MB",
+        "Peak memory is what loading the packed file and answering add to a process with the runtime.",
+        unit=1e6,
+    ),
+    _speed(
+        "flops",
+        "MFLOPs for one",
+        "FLOPs are of an average row: two for each multiply-add of matrix products, and nothing else.",
+        unit=1e6,
+    ),
+    Column(
+        "times_faster",
+        "× faster{than}",
+        lambda group, teacher: group.times_faster(teacher),
+        ratio_text,
+        tables=("models", "terminal", "pivot"),
+        note="Times faster: the teacher's milliseconds for one divided by the model's.",
+    ),
+]
+"""All columns, in the order of the tables."""
+
+
+def columns_of(table: str, metrics: Iterable[str] = ()) -> list[Column]:
+    """Return the columns of a kind of table ('models', 'terminal', 'pivot' or 'best'), those of metrics included."""
+    columns = []
+    for column in COLUMNS:
+        if table in column.tables:
+            columns += map(metric_column, metrics) if column.name == METRICS else [column]
+    return columns

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -54,7 +53,7 @@ def find_files(
     with only_one(folder.with_name(f"{folder.name}.vs{vocab_size}"), what, wait=True), at_once():
         if not model_file.exists():
             say(f"training a byte-pair vocabulary of {vocab_size} on {len(sentences):,} sentences")
-            _train_pieces(map(prepare, sentences), vocab_size, model_file)
+            _train_pieces(list(map(prepare, sentences)), vocab_size, model_file)
         if with_vectors and not vector_file.exists():
             _train_vectors(list(map(prepare, for_vectors)), model_file, dim, vector_file)
     return model_file, vector_file
@@ -113,23 +112,22 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
     return CACHE / bpe.model_file.name, CACHE / bpe.emb_file.name
 
 
-def _train_pieces(sentences: Iterable[str], vocab_size: int, target: Path) -> None:
+def _train_pieces(sentences: Sequence[str], vocab_size: int, target: Path) -> None:
+    """Write a model of `vocab_size` pieces, or of all that the sentences have if these are fewer."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(target) as partial, partial.open("wb") as stream:
         try:
             _train_to(stream, sentences, vocab_size)
         except RuntimeError as error:
-            raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
-
-
-_MOST = re.compile(r"<= (\d+)")
-"""The number of byte pairs that a text has, in sentencepiece's message that a vocabulary is too large for it."""
+            most = re.search(r"<= (\d+)", str(error))
+            if not most:
+                raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
+            say(f"the text has only {most[1]} byte pairs: the vocabulary has these, not {vocab_size}")
+            _train_to(stream, sentences, int(most[1]))
 
 
 def _reason(error: str) -> str:
     """Return in one line why sentencepiece cannot train a vocabulary."""
-    if most := _MOST.search(error):
-        return f"the text has only {most[1]} byte pairs"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"the text has {least[1]} different characters, each of which is a piece"
     return f"no byte pairs can be trained: {error.split(')')[-1].strip() or error}"
@@ -148,19 +146,6 @@ def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> No
         num_threads=1,
         minloglevel=2,
     )
-
-
-def most_pieces(sentences: list[str], limit: int) -> int:
-    """Return how many pieces a byte-pair vocabulary of a text can have, at most `limit`.
-
-    0 if the text is empty, or has more different characters than `limit`.
-    """
-    try:
-        _train_to(io.BytesIO(), map(prepare, sentences), limit)
-    except RuntimeError as error:
-        most = _MOST.search(str(error))
-        return int(most[1]) if most else 0
-    return limit
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:

@@ -37,6 +37,8 @@ def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
         try:
             with at_once():
                 metrics, details = method(stages, *labelled)
+        except subprocess.TimeoutExpired as error:
+            metrics, details = {}, f"it took longer than {error.timeout:.0f} s"
         except Exception as error:  # the student is finished, and a comparison may fail for any reason
             metrics, details = {}, f"{type(error).__name__}: {error}"[:200]
         took = round(time.perf_counter() - began, 1)

@@ -10,8 +10,8 @@ from typing import Any
 from common.config import Settings
 from common.store.files import whole_file
 from compression.experiments.commands import packed_commands
-from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
+from compression.experiments.fit.students import Trained
 from compression.runtime import load
 from compression.runtime.model import Texts
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.config import Settings
 from common.data.split import load_split
 from common.devices import threads
 from common.errors import UserError
@@ -26,7 +25,7 @@ from common.training.metrics import main_score
 from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import PACKED, TRAINED
-from compression.experiments.fit.students import Candidate, candidates, variations
+from compression.experiments.fit.students import Candidate, Trained, candidates, variations
 from compression.experiments.fit.teachers import Taught
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -50,28 +49,6 @@ _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 """Approximate time of an epoch in relation to the first kind's, until one was measured."""
 _TUNE_EPOCHS = 3
 _FINALISTS = 2
-
-
-class Trained(Settings):
-    """A student that was trained, and its result on validation."""
-
-    model: str
-    """Its name in the workspace."""
-    candidate: Candidate
-    change: str
-    """Difference from the best student before it, in words; empty for the first of its kind."""
-    epochs: int
-    score: float | None = None
-    """The task's metric, higher is better; None if training failed or was stopped before its first epoch ended."""
-    loss: float = 0.0
-    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
-    seconds: float = 0.0
-    note: str = ""
-
-    @property
-    def in_words(self) -> str:
-        """Return its kind and its difference from the student before it."""
-        return f"{self.candidate.student}, {self.change}" if self.change else self.candidate.student
 
 
 class Search:

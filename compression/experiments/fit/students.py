@@ -70,6 +70,28 @@ class Candidate(Settings):
     """Estimated bytes of the packed file."""
 
 
+class Trained(Settings):
+    """A student that was trained, and its result on validation."""
+
+    model: str
+    """Its name in the workspace."""
+    candidate: Candidate
+    change: str
+    """Difference from the best student before it, in words; empty for the first of its kind."""
+    epochs: int
+    score: float | None = None
+    """The task's metric, higher is better; None if training failed or was stopped before its first epoch ended."""
+    loss: float = 0.0
+    """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
+    seconds: float = 0.0
+    note: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """Return its kind and its difference from the student before it."""
+        return f"{self.candidate.student}, {self.change}" if self.change else self.candidate.student
+
+
 def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
     """Return the students to try within a size, the most promising first.
 

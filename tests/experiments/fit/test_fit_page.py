@@ -12,9 +12,8 @@ from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.page import analyse, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, LabelScore, Packed
-from compression.experiments.fit.search import Trained
 from compression.experiments.fit.settings import Baseline
-from compression.experiments.fit.students import Candidate
+from compression.experiments.fit.students import Candidate, Trained
 from compression.experiments.report.record import ExperimentRecord
 
 NAMES = ("bus", "tram", "<b>boat</b>")

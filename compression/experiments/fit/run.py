@@ -44,7 +44,7 @@ _ROWS_A_SECOND = 400
 _MANY_OF_LABEL = 100
 """With more rows of each label, some are left in train whatever is held out."""
 _END_SHARE = 0.15
-"""Share of the time, and at least so many seconds, for packing, scores, baselines and the report."""
+"""Share of the time, and at least so many seconds for each size, for packing, scores, baselines and the report."""
 _END_SECONDS = 8.0
 
 
@@ -181,11 +181,11 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     train = load_split(paths, task, "train")
     taught = state.decide("taught", Taught, lambda: teach(stages, train, opening.agreement))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
-    end = settings.seconds - max(_END_SHARE * settings.seconds, _END_SECONDS)
+    reserve = max(_END_SHARE * settings.seconds / len(settings.max_bytes), _END_SECONDS)
     sizes, rows, tried = [], [], []
     for number, max_bytes in enumerate(settings.max_bytes):
-        left = end - clock.used
-        search = Search(stages, max_bytes, taught, clock.used + left / (len(settings.max_bytes) - number))
+        until = clock.used + clock.left / (len(settings.max_bytes) - number)
+        search = Search(stages, max_bytes, taught, end=until - reserve, packed=until - reserve / 3)
         winner = search.run()
         tried += search.trained
         packed = paths.packed(task.name, winner.model)

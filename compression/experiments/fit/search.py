@@ -54,10 +54,10 @@ _FINALISTS = 2
 class Search:
     """The students of one size: which were trained, how long they took, and how good they are on validation."""
 
-    def __init__(self, stages: Stages, max_bytes: int, taught: Taught, end: float) -> None:
-        """taught: the teacher to learn from; end: when to pack, in seconds of the clock."""
+    def __init__(self, stages: Stages, max_bytes: int, taught: Taught, end: float, packed: float) -> None:
+        """taught: the teacher to learn from; end, packed: when training ends and the file is packed, by the clock."""
         self.stages, self.task, self.state, self.clock = stages, stages.task, stages.state, stages.clock
-        self.max_bytes, self.taught, self.end = max_bytes, taught, end
+        self.max_bytes, self.taught, self.end, self.packed = max_bytes, taught, end, packed
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
@@ -200,7 +200,7 @@ class Search:
         done: list[Trained] = []
         for student in self.ranked():
             spent = max((packed.seconds for packed in done), default=0.0)
-            if len(done) == _FINALISTS or (done and self.clock.left < 3 * spent):
+            if len(done) == _FINALISTS or (done and self.packed - self.clock.used < 2 * spent):
                 break
             name = f"{student.model}-packed"
             try:
@@ -215,7 +215,7 @@ class Search:
     def _quantized(self, student: Trained, name: str) -> Trained:
         began = time.perf_counter()
         epoch = student.seconds / student.epochs
-        left = self.clock.left / 3
+        left = (self.packed - self.clock.used) / 2
         tune = max(0, min(_TUNE_EPOCHS, int(left / (2 * epoch)))) if epoch else _TUNE_EPOCHS
         flags = self._flags(student.candidate)
         learning = ("student_arch", "alpha", "only_original_data", "teacher", "loss", "temperature")

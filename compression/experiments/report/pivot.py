@@ -258,7 +258,6 @@ class _Pivot:
 
 
 def _score(entry: Entry, packed: float | None = None) -> list[Entry]:
-    """Return the entries of a score and of the size of the packed files behind it."""
     return [entry, number_entry(packed)]
 
 

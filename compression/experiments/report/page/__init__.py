@@ -56,7 +56,8 @@ def render_page(
     )
     environment.globals["heading_levels"] = heading_levels
     pivots = [table.without("csv") for table in pivots]
-    models = [models_table(results) for results in splits]
+    models = list(map(models_table, splits))
+    diagrams = list(map(draw_reliability, splits))
     return environment.get_template(extension.template.name if extension else "page.html.j2").render(
         extension.context if extension else {},
         record=record,
@@ -70,9 +71,9 @@ def render_page(
                 "summary": summary(results),
                 "table": table,
                 "skyline": "" if extension else Markup(_skyline(results, record.quote, f"s{number}-")),
-                "reliability": Markup(_reliability(results, f"r{number}-")),
+                "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
             }
-            for number, (results, table) in enumerate(zip(splits, models, strict=True))
+            for number, (results, table, figure) in enumerate(zip(splits, models, diagrams, strict=True))
         ],
         shapes=_parameter_shapes(rows),
         labels=label_tables(record),
@@ -108,12 +109,6 @@ def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
         for index, point in enumerate(panel.points)
     }
     return svg_markup(draw_skylines([results], quote), prefix, texts)
-
-
-def _reliability(results: SplitResults, prefix: str) -> str:
-    """Return a split's reliability diagrams as an <svg> element, or '' if there are none. prefix: prefix of its ids."""
-    figure = draw_reliability(results)
-    return svg_markup(figure, prefix, {}) if figure else ""
 
 
 def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from common.errors import UserError
 from common.kinds.base import finite_numbers
 from common.store.files import whole_file
 from common.teachers.answers import LABEL_PREFIXES, answer_columns
-from compression.experiments.fit.columns import LABEL_NAMES, guess_label, guess_text, named_columns
+from compression.experiments.fit.columns import LABEL_NAMES, guess_label, named_columns, text_columns
 from compression.experiments.fit.detect import Answers, FileContents
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table, read_any
@@ -44,7 +44,7 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
     column = named_columns(source, "--teacher-column", [settings.teacher_column]) if settings.teacher_column else ()
     if source is table:
         table = _of_columns(table, [name for name in table.header if name not in column])
-    texts = named_columns(table, "--text", settings.text) or (guess_text(table, settings.label),)
+    texts = text_columns(table, settings)
     keys = texts if set(texts) <= set(source.header) else (_id_column(table, source, texts),)
     column, form, cells = _answer_cells(source, next(iter(column), None), {*keys, *table.header})
     by_key: dict[tuple[str, ...], Any] = {}

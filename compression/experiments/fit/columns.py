@@ -11,6 +11,7 @@ from common.data.readers.records import column_indices, is_missing
 from common.data.text import text_key, words_in
 from common.errors import UserError
 from compression.experiments.fit.labels import is_number
+from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import Table
 from compression.runtime.words import stands_alone
 
@@ -63,13 +64,15 @@ def _neither(table: Table, row: int, column: str, word: str) -> UserError:
     )
 
 
-def guess_text(table: Table, labels: Sequence[str]) -> str:
-    """Return the text column. Raises UserError if it is ambiguous."""
-    others = [name for name in _usable_names(table) if name not in labels]
+def text_columns(table: Table, settings: FitSettings) -> tuple[str, ...]:
+    """Return the columns of --text, else the only one with texts. Raises UserError if it is ambiguous."""
+    if settings.text:
+        return named_columns(table, "--text", settings.text)
+    others = [name for name in _usable_names(table) if name not in settings.label]
     long = [name for name in others if _mean_words(table.column(name)) >= _LONG]
     named = [name for name in others if name.lower() in _TEXT_NAMES]
     exact = [name for name in long if name.lower() == "text"]
-    return _only_one(table, (long, named, exact), "the texts with --text, or both columns of pairs")
+    return (_only_one(table, (long, named, exact), "the texts with --text, or both columns of pairs"),)
 
 
 def guess_label(table: Table, texts: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from common.data.tasks import JOINED_BY
 from common.data.text import text_key
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.columns import LABEL_COLUMNS, check_texts, guess_label, guess_text, named_columns
+from compression.experiments.fit.columns import LABEL_COLUMNS, check_texts, guess_label, named_columns, text_columns
 from compression.experiments.fit.labels import (
     FEWEST_OF_LABEL,
     Row,
@@ -91,7 +91,7 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     Raises UserError for a missing column, with the closest name; for columns that are ambiguous without --text or
     --label; and for texts that are numbers, a single class, labels that look like an id, or too few rows.
     """
-    texts = named_columns(table, "--text", settings.text) or (guess_text(table, settings.label),)
+    texts = text_columns(table, settings)
     columns = named_columns(table, "--label", settings.label) or (guess_label(table, texts),)
     label, kind = (columns[0], settings.kind) if len(columns) == 1 else (LABEL_COLUMNS, MULTILABEL.name)
     for name in texts:

@@ -103,9 +103,9 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     counts = label_counts(usable)
     if label == LABEL_COLUMNS:
         counts = Counter(dict.fromkeys(columns, 0) | counts)  # a column may never say yes
-    where = f"{table.path}: column {', '.join(map(repr, columns))[:300]}"
+    where = f"{table.path}: column{'s' * (label == LABEL_COLUMNS)} {', '.join(map(repr, columns))[:300]}"
     if not counts.total():
-        raise UserError(f"{where} is empty: no row has a label")
+        raise UserError(f"{where} {'say yes nowhere' if label == LABEL_COLUMNS else 'is empty'}: no row has a label")
     if (labelled := sum(row[-1] is not None for row in usable)) < FEWEST_ROWS:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"
         raise UserError(f"{table.path}: {rows_with}; fit needs {FEWEST_ROWS} or more")

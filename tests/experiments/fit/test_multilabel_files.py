@@ -170,6 +170,13 @@ def test_a_row_without_a_word_for_yes_or_no_has_unknown_labels(tmp_path):
     assert "1 rows have no label: they are only distilled on." in what.notes
 
 
+@pytest.mark.parametrize("no", ["0", ""])
+def test_columns_that_never_say_yes_are_refused(tmp_path, no):
+    with_columns(tmp_path / "a.csv", no, no)
+    with pytest.raises(UserError, match="columns 'login', 'billing', 'bug' say yes nowhere: no row has a label"):
+        read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))
+
+
 def test_a_column_that_never_says_yes_is_left_out_with_a_note(tmp_path):
     with_columns(tmp_path / "a.csv", "1", "0", [(row, 2, "0") for row in range(100)])
     what = read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))

@@ -69,6 +69,8 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
 def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
     """Write the usable answers to a task's rows. Returns notes. Raises UserError, with a reason, if none is usable."""
     answers = contents.answers
+    if task.kind.by_word:
+        raise UserError(f"{answers.where}: answers are for whole texts, not for tags or questions")
     _, read = answer_columns(path, [task.kind.prediction if answers.form == "label" else answers.form], task)
     texts = dict.fromkeys(row[:-1] for row in contents.values)
     logits, errors = {}, []
@@ -82,7 +84,7 @@ def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
     write_answers(path, task, list(logits), np.stack(list(logits.values())))
     notes = [f"{answers.where} has a teacher's answers to {len(logits):,} of {len(texts):,} texts (--teacher-column)."]
     if errors:
-        notes.append(f"{answers.where}: {len(errors):,} answers are left out ({errors[0]}).")
+        notes.append(f"{answers.where}: unusable answers left out: {len(errors):,} ({errors[0]}).")
     if answers.are_labels:
         notes.append("No row has a label (--label): the teacher's answers are the labels.")
     return notes
@@ -110,11 +112,8 @@ def _answer_cells(source: Table, column: str | None, others: set[str]) -> tuple[
         if names and not column and form not in likely:
             rows = zip(*map(source.column, names), strict=True)
             labels = [name.removeprefix(prefix) for name in names]
-            return (
-                f"{prefix}...",
-                form,
-                [dict(zip(labels, cells, strict=True)) if any(cells) else None for cells in rows],
-            )
+            objects = [dict(zip(labels, cells, strict=True)) if any(cells) else None for cells in rows]
+            return f"{prefix}...", form, objects
     if not column and not likely:
         found = ", ".join(source.header)[:500]
         raise UserError(f"{source.path}: give the column of answers with --teacher-column (columns: {found})")
@@ -137,8 +136,13 @@ def _id_column(table: Table, source: Table, texts: Sequence[str]) -> str:
 
 def _keys(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the texts, or the id, of every row."""
-    cells = zip(*map(table.column, columns), strict=True)
-    return [tuple(as_sentence(cell) if isinstance(cell, str) else as_label(cell) for cell in row) for row in cells]
+    keys = []
+    for number, row in enumerate(zip(*map(table.column, columns), strict=True), 1):
+        try:
+            keys.append(tuple(as_sentence(cell) if isinstance(cell, str) else as_label(cell) for cell in row))
+        except UserError as error:
+            raise UserError(f"{table.path} row {number}: {error}") from None
+    return keys
 
 
 def _has_labels(table: Table, settings: FitSettings, texts: tuple[str, ...]) -> bool:

@@ -88,7 +88,7 @@ def test_unusable_answers_are_counted(tmp_path):
     write_csv(tmp_path / "answers.csv", [(100 + i, label) for i, label in enumerate(labels)], ("id", "label"))
     notes = plan(tmp_path, teacher_file=tmp_path / "answers.csv")
     assert any("answers to 8 of 60 texts" in note for note in notes)
-    assert any("1 answers are left out (unknown label 'maybe'; expected" in note for note in notes)
+    assert any("unusable answers left out: 1 (unknown label 'maybe'; expected" in note for note in notes)
 
 
 def test_probabilities_of_other_labels_are_left_out(tmp_path):
@@ -99,7 +99,7 @@ def test_probabilities_of_other_labels_are_left_out(tmp_path):
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     notes = plan(tmp_path, teacher_file=path)
     assert any(f"answers to 2 of {len(rows)} texts" in note for note in notes)
-    assert any("2 answers are left out (the probabilities sum to 0, not to 1)" in note for note in notes)
+    assert any("unusable answers left out: 2 (the probabilities sum to 0, not to 1)" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def _answer_cells(source: Table, column: str | None, others: set[str]) -> tuple[
             objects = [dict(zip(labels, cells, strict=True)) if any(cells) else None for cells in rows]
             return f"{prefix}...", form, objects
     if not column and not likely:
-        found = ", ".join(source.header)[:500]
-        raise UserError(f"{source.path}: give the column of answers with --teacher-column (columns: {found})")
+        listed = ", ".join(source.header)[:500]
+        raise UserError(f"{source.path}: give the column of answers with --teacher-column (columns: {listed})")
     column = column or likely[0]
     cells = source.column(column)
     if any(isinstance(cell, dict) for cell in cells):
@@ -130,8 +130,8 @@ def _id_column(table: Table, source: Table, texts: Sequence[str]) -> str:
     for name in sorted(shared, key=lambda name: not name.lower().endswith("id")):
         if len({str(cell) for cell in table.column(name) if not is_missing(cell)}) == len(table.rows):
             return name
-    found = ", ".join(source.header)[:500]
-    raise UserError(f"{source.path}: needs texts ({', '.join(texts)}) or an id that {table.path} has (found {found})")
+    listed = ", ".join(source.header)[:500]
+    raise UserError(f"{source.path}: needs texts ({', '.join(texts)}) or an id that {table.path} has (found {listed})")
 
 
 def _keys(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:

@@ -95,8 +95,9 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: boo
     neighbours, pair_of = np.unique(word_of[follows - 1] * len(words) + word_of[follows], return_inverse=True)
     in_words = _marked(row_of, word_of, len(rows), len(words))
     in_pairs = _marked(row_of[follows], pair_of, len(rows), len(neighbours))
-    counted = [_count(in_words, of_words, by_class), _count(in_pairs, None, by_class)]
-    scores, on_rows = (np.concatenate(parts) for parts in zip(*counted, strict=True))
+    word_scores, word_rows = _count(in_words, of_words, by_class)
+    pair_scores, pair_rows = _count(in_pairs, None, by_class)
+    scores, on_rows = np.concatenate([word_scores, pair_scores]), np.concatenate([word_rows, pair_rows])
 
     def text_of_ngram(index: int) -> str:
         if index < len(ngrams):

@@ -33,8 +33,9 @@ from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEA
 FOLDS = 4
 _LEAST_SECONDS = 30.0
 """With less time left, no encoder is loaded."""
-_FROZEN_SHARE, _FINE_TUNED_SHARE = 0.35, 0.35
-"""Shares of the time left that reading all texts once, and fine-tuning, may take."""
+_UNTIL, _STOPPED = 0.45, 0.5
+"""Shares of the whole time at which teachers should be built, and at which one that takes longer is stopped: students
+have at least half of the time."""
 _MAX_TOKENS = 128
 _BATCHES, _BATCH = 5, 16
 """Batches of texts whose time is measured before the encoder reads all of them."""
@@ -62,14 +63,22 @@ class _Teachers:
         self.labelled = np.flatnonzero(train.labelled)
         self.logits: dict[str, np.ndarray] = {}
 
-    def build(self, name: str, share: float, folds: int | None, **flags: object) -> None:
-        """Build a teacher and its logits of train, unless it takes more than a share of the time left."""
-        limit = share * self.stages.clock.left
+    def left(self, share: float) -> float:
+        """Return the seconds left until a share of the whole time has passed."""
+        return share * self.stages.settings.seconds - self.stages.clock.used
+
+    def build(self, name: str, folds: int | None, **flags: object) -> None:
+        """Build a teacher and its logits of train, unless it takes too long."""
         out_of_fold = {} if folds is None else {"folds": folds}
         try:
-            self.stages.run("teachers", "finetune", limit, model_name=name, **flags)
+            self.stages.run("teachers", "finetune", self.left(_STOPPED), model_name=name, **flags)
             self.stages.run(
-                "teachers", "preprocess", limit, generate_loss=("processed",), model_name=name, **out_of_fold
+                "teachers",
+                "preprocess",
+                self.left(_STOPPED),
+                generate_loss=("processed",),
+                model_name=name,
+                **out_of_fold,
             )
         except OutOfTime:
             return
@@ -123,14 +132,14 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     if task.kind.by_word:
         return Taught(teacher=None, why="none: cheap teachers label whole texts")
     teachers = _Teachers(stages, train)
-    teachers.build(LINEAR, 0.4, FOLDS, arch="linear")
+    teachers.build(LINEAR, FOLDS, arch="linear")
     texts = [text for column in train.sentences() for text in column]
     seconds = float("inf")
     if clock.left > _LEAST_SECONDS and not is_fairseq(settings.encoder):
         with at_once():
             seconds = _encoder_seconds(stages, texts)
-    if seconds < _FROZEN_SHARE * clock.left:
-        teachers.build(FROZEN, 2 * _FROZEN_SHARE, FOLDS, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
+    if seconds < teachers.left(_UNTIL):
+        teachers.build(FROZEN, FOLDS, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
     scores = {(name,): teachers.score(name) for name in teachers.logits}
     if len(scores) > 1:
         scores[tuple(teachers.logits)] = teachers.score(*teachers.logits)
@@ -150,10 +159,9 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     if not best:
         return Taught(teacher=None, why="none: there was no time for one")
     why = f"{' and '.join(best)} ({why})"
-    if _EPOCHS * (_BACKWARD + 0.2) * seconds < _FINE_TUNED_SHARE * clock.left:
+    if _EPOCHS * (_BACKWARD + 0.2) * seconds < teachers.left(_UNTIL):
         teachers.build(
             FINE_TUNED,
-            2 * _FINE_TUNED_SHARE,
             None,
             arch=settings.encoder,
             max_epochs=_EPOCHS,

@@ -19,8 +19,8 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
-from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
+from compression.students.settings import StudentSettings
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +128,6 @@ def test_text_of_any_script_passes_through_tokenizers_and_report(tmp_path, embed
     assert {text for split in splits.values() for text in split.sentence1} <= {text for text, _ in rows}
     given = {"only_original_data": True, "alpha": 1, "student_arch": "ffn", "embedding_type": embedding}
     folder = distill(settings_of(tmp_path / "w", task.file, vocab_size=150, **given))
-    tokenizer = load_tokenizer(CompressSettings(task="sst-2", **{**read_config(folder).student}).student(), folder)
+    tokenizer = load_tokenizer(StudentSettings(**read_config(folder).student), folder)
     codes = [tokenizer.encode(text).ids.tolist() for text in WORLD]
     assert all(codes)

@@ -30,7 +30,7 @@ _HEADER = 260
 _FILLED = 0.97
 """Share of the bytes that an estimate may fill."""
 _NARROWEST = 4
-FEWEST_TOKENS = 100
+_FEWEST_TOKENS = 100
 _MOST_TOKENS = 60_000
 _BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15, "max_tokens": 2048}
 _PIECES = {"embedding_type": "bpe", "bpe_source": "train"}
@@ -115,7 +115,7 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
             fitted.append(candidate)
     if not fitted:
         flags = {**_BAG, "embedding_type": "ngrams", "embedding_dim": _NARROWEST, "cls_hidden_dim": _NARROWEST}
-        least = math.ceil(packed_bytes(task, {**flags, "vocab_size": FEWEST_TOKENS}) / _FILLED)
+        least = math.ceil(packed_bytes(task, {**flags, "vocab_size": _FEWEST_TOKENS}) / _FILLED)
         raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")
     return fitted
 
@@ -145,9 +145,9 @@ def sized(task: Task, student: str, flags: dict[str, Any], max_bytes: int) -> Ca
     def size(tokens: int) -> float:
         return packed_bytes(task, {**flags, "vocab_size": tokens})
 
-    if size(FEWEST_TOKENS) > _FILLED * max_bytes:
+    if size(_FEWEST_TOKENS) > _FILLED * max_bytes:
         return None
-    low, high = FEWEST_TOKENS, _MOST_TOKENS
+    low, high = _FEWEST_TOKENS, _MOST_TOKENS
     while low < high:  # binary search for the largest that fits
         middle = (low + high + 1) // 2
         low, high = (middle, high) if size(middle) <= _FILLED * max_bytes else (low, middle - 1)

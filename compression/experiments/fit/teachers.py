@@ -24,7 +24,6 @@ from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import temperature_of
 from common.teachers.logits import load_logits
-from common.teachers.settings import is_fairseq
 from common.training.metrics import main_score
 from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
@@ -135,7 +134,7 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     teachers.build(LINEAR, FOLDS, arch="linear")
     texts = [text for column in train.sentences() for text in column]
     seconds = float("inf")
-    if clock.left > _LEAST_SECONDS and not is_fairseq(settings.encoder):
+    if clock.left > _LEAST_SECONDS:
         with at_once():
             seconds = _encoder_seconds(stages, texts)
     if seconds < teachers.left(_UNTIL):

@@ -124,7 +124,7 @@ def test_answers_that_fit_no_row_are_an_error(tmp_path, header, cells, message):
 
 @pytest.mark.slow
 def test_answers_teach_where_there_are_no_labels(tmp_path):
-    """Rows without an answer get the linear teacher's; the score of the answers on labelled rows is said."""
+    """Rows without an answer get the linear teacher's; the output has the answers' score on labelled rows."""
     rows = labelled_rows(200)
     cells = [(text, label if i < 100 else "", label if i % 4 else "") for i, (text, label) in enumerate(rows)]
     write_csv(tmp_path / "texts.csv", cells, ("review", "label", "model"))

@@ -41,6 +41,7 @@ from compression.distillation.settings import (
     RowsSettings,
     TrainSettings,
 )
+from compression.distillation.token_cache import cached_tokens
 from compression.distillation.trainer import train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
@@ -59,6 +60,7 @@ from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
+from compression.tokenizers.logit_vectors import logit_vectors
 from compression.tokenizers.ngrams import choose_ngrams
 from compression.tokenizers.teacher_vectors import find_teacher_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
@@ -128,6 +130,9 @@ class Distill(Step):
         rows = distillation_set(inputs, task, self.rows, self.seed)
         held_out = held_out_rows(inputs, task, task.selection_split(self.train.select_on))
         tokenizer, shape, vectors = self._tokenizer_and_vectors(rows.split, inputs, context)
+        if init.embedding_init == "logits" and rows.logits is not None:
+            texts = cached_tokens(context.cache / "tokens", tokenizer, rows.split).text
+            vectors = logit_vectors(texts, rows.logits, shape.vocab_size, shape.embedding_dim, self.seed)
         if general is not None and teacher is not None:
             check_pieces(context.names["general"], tokenizer, teacher, context.names["teacher"])
         facts: dict[str, Any] = {
@@ -194,7 +199,7 @@ class Distill(Step):
             pieces = self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
             if pieces:
                 inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
-        if (other := init.embedding_init) not in ("vectors", "teacher", "random"):
+        if (other := init.embedding_init) not in ("vectors", "teacher", "logits", "random"):
             inputs["embedding"] = artifact_at(runnable_teacher(paths, task, f"--embedding-init {other}", other))
         if flag := self._teacher_flag():
             folder = runnable_teacher(paths, task, flag, self.teacher)
@@ -278,6 +283,8 @@ def distill(settings: DistillSettings) -> Path:
     if not task.pair and (settings.attends or settings.symmetric):
         flag = "--symmetric" if settings.symmetric else f"--pair-encoder {settings.pair_encoder}"
         raise UserError(f"{flag} is for pairs of texts, but {task.name} has single texts")
+    if settings.embedding_init == "logits" and (task.pair or task.kind.by_word):
+        raise UserError(f"--embedding-init logits is for labels of single texts, but {task.name} has others")
     find_splits(settings.paths, task)  # without these, the first command to run is not that of a teacher
     name = settings.model_name or student_name(settings)
     alias = settings.paths.model(task.name, name)

@@ -81,8 +81,9 @@ class InitSettings(Settings):
 
     embedding_init: str = "vectors"
     """Initial embeddings of byte pairs: vectors (BPEmb's or word2vec's), teacher (the teacher's hidden states of each
-    pair), the name of another teacher of the task (for a teacher that was imported as logits), or random, which takes
-    no time. Those of n-grams are random, a teacher's, or another teacher's."""
+    pair), the name of another teacher of the task (for a teacher that was imported as logits), logits (from the
+    teacher's logits over the texts with this pair), or random, which takes no time. Those of n-grams are random unless
+    they are a teacher's or from logits."""
     start_from: str | None = None
     """General student (from `pretrain`) whose embedding and layers a transformer starts from: its name, or folder."""
     adapter_tuning: bool = False
@@ -340,6 +341,8 @@ class DistillSettings(
                 f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
                 f"(--embedding-type is {self.embedding_type})"
             )
+        if self.embedding_init == "logits" and self.alpha == 1 and self.only_original_data:
+            raise ValueError("--embedding-init logits needs a teacher, but only labels are learned from")
         return self
 
     def student(self) -> StudentSettings:

@@ -47,6 +47,8 @@ _FEWER = 0.6
 """A variation with less than this share of the best student's epochs would say little: the search ends."""
 _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 """Approximate time of an epoch in relation to the first kind's, until one was measured."""
+_MANY_OUTPUTS = 8
+"""With so many outputs, a bag's embeddings start from the teacher's logits; with fewer, from its encoder's vectors."""
 _TUNE_EPOCHS = 3
 _FINALISTS = 2
 
@@ -181,10 +183,12 @@ class Search:
         """Return a candidate's flags of compress.py."""
         flags = {name: value for name, value in candidate.flags.items() if name != "epochs"}
         flags["batch_size"] = self.batch_size
-        if self.taught.encoder and flags.get("ngrams") == "words":
-            flags["embedding_init"] = self.taught.encoder
         if self.taught.teacher is None:
             return {**flags, "alpha": 1.0, "only_original_data": True}
+        if flags["student_arch"] == "ffn" and not self.task.pair and self.task.outputs >= _MANY_OUTPUTS:
+            flags["embedding_init"] = "logits"
+        elif self.taught.encoder and flags.get("ngrams") == "words":
+            flags["embedding_init"] = self.taught.encoder
         loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
         return {**flags, **loss, "only_original_data": True, "teacher": self.taught.teacher}
 

@@ -188,7 +188,7 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
     encoder.vectors(texts[:4])  # the first call also prepares kernels
     by_length = sorted(texts, key=len)
-    places = np.linspace(0, max(0, len(texts) - _BATCH), _BATCHES).astype(int)
+    places = ((np.arange(_BATCHES) + 0.5) / _BATCHES * max(0, len(texts) - _BATCH)).astype(int)
     batches = [by_length[place : place + _BATCH] for place in places]  # of similar lengths, as they are read later
     began = time.perf_counter()
     for batch in batches:

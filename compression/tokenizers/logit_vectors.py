@@ -33,9 +33,8 @@ def logit_vectors(texts: EncodedText, logits: np.ndarray, rows: int, dim: int, s
     _, directions = np.linalg.eigh(logits.T @ logits)  # in ascending order of the variance
     targets = logits @ directions[:, ::-1][:, :components]
     lengths = texts.lengths
-    weights = np.repeat(1 / np.sqrt(lengths), lengths)
-    counts = csr_array((weights, texts.ids[:, 0], texts.offsets), (len(texts), rows))
-    counts.sum_duplicates()
+    text_of = np.repeat(np.arange(len(texts)), lengths)
+    counts = csr_array((1 / np.sqrt(lengths)[text_of], (text_of, texts.ids[:, 0])), (len(texts), rows))
     ridge = Ridge(alpha=_PENALTY, fit_intercept=False, solver="sparse_cg", tol=1e-3).fit(counts, targets)
     vectors = np.random.default_rng(seed).normal(0, _SMALL, (rows, dim)).astype(np.float32)
     learned = ridge.coef_.reshape(components, rows).T

@@ -58,7 +58,7 @@ def test_a_student_starts_from_them(workspace, embedding):
     vectors = load_student(folder, torch.device("cpu"))[0].embedding.table.weight.dense().detach()
     assert vectors[:, 0].std(correction=0).item() == pytest.approx(0.5, rel=1e-3)
     assert abs(vectors[:, 1:].std().item() - 0.1) < 0.03  # two labels: one column has something to start from
-    student(workspace, task="sst-2", embedding_type=embedding, lr=0.01)  # reads the tokens from the cache
+    student(workspace, task="sst-2", embedding_type=embedding, model_name="other")  # reads the tokens from the cache
 
 
 def test_needs_a_teacher_and_single_texts(workspace):

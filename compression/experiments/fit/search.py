@@ -25,7 +25,7 @@ from common.training.metrics import main_score
 from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import PACKED, TRAINED
-from compression.experiments.fit.students import Candidate, Trained, candidates, variations
+from compression.experiments.fit.students import VARIATIONS, Candidate, Trained, candidates, varied
 from compression.experiments.fit.teachers import Taught
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -109,12 +109,11 @@ class Search:
     def _changes(self) -> Iterator[tuple[str, Candidate]]:
         """Yield variations of the best student so far, without those that were tried; it may change in between."""
         tried = [student.candidate.flags for student in self.trained]
-        names = [change for change, _ in variations(self.task, self.ranked()[0].candidate, self.max_bytes)]
-        for name in names:
-            current = dict(variations(self.task, self.ranked()[0].candidate, self.max_bytes))
-            if name in current and current[name].flags not in tried:
-                tried.append(current[name].flags)
-                yield name, current[name]
+        for change, factors in VARIATIONS:
+            candidate = varied(self.task, self.ranked()[0].candidate, factors, self.max_bytes)
+            if candidate is not None and candidate.flags not in tried:
+                tried.append(candidate.flags)
+                yield change, candidate
 
     def _epochs(self, candidate: Candidate, share: float = _SHARE) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
@@ -223,22 +222,19 @@ class Search:
         tune = max(0, min(_TUNE_EPOCHS, int(left / (2 * epoch)))) if epoch else _TUNE_EPOCHS
         flags = self._flags(student.candidate)
         learning = ("student_arch", "alpha", "only_original_data", "teacher", "loss", "temperature")
-        for epochs in dict.fromkeys([tune, 0]):
-            try:
-                self.stages.run(
-                    "quantize and pack",
-                    "compress",
-                    2 * left if epochs else None,
-                    load_trained_model=student.model,
-                    compression_actions=("quantize", "pack"),
-                    model_name=name,
-                    max_bytes=self.max_bytes,
-                    **{flag: flags[flag] for flag in (*learning, "batch_size") if flag in flags},
-                    **({"tune_epochs": epochs} if epochs else {}),
-                )
-                break
-            except OutOfTime:
-                continue
+        quantized = {
+            "load_trained_model": student.model,
+            "compression_actions": ("quantize",),
+            "model_name": name,
+            "max_bytes": self.max_bytes,
+            **{flag: flags[flag] for flag in (*learning, "batch_size") if flag in flags},
+        }
+        try:
+            limit = 2 * left if tune else None
+            self.stages.run("quantize and pack", "compress", limit, **quantized, tune_epochs=tune)
+        except OutOfTime:  # possibly just after it was finished
+            self.stages.run("quantize and pack", "compress", **quantized, force=True)
+        self.stages.run("quantize and pack", "compress", load_trained_model=name, compression_actions=("pack",))
         packed = {"model": name, **self._validated(name), "seconds": time.perf_counter() - began}
         say(f"[{self.clock.used:.0f} s] {name}: {packed['score']:.4f} on validation, packed")
         return student.model_copy(update=packed)

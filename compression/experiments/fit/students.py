@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from common.config import Settings
@@ -120,23 +119,20 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
     return fitted
 
 
-def variations(task: Task, best: Candidate, max_bytes: int) -> Iterator[tuple[str, Candidate]]:
-    """Yield changes of a student in words, and the changed students; those that would not fit are left out."""
-    for change, factors in VARIATIONS:
-        flags = dict(best.flags)
-        for name, factor in factors.items():
-            if name not in flags:
-                break
-            value = flags[name] * factor
-            if name in ("dropout", "word_dropout"):
-                flags[name] = round(min(0.5, value), 3)
-            elif isinstance(flags[name], int):
-                flags[name] = max(1, 4 * round(value / 4) if name.endswith("_dim") else round(value))
-            else:
-                flags[name] = float(f"{value:.4g}")
-        candidate = sized(task, best.student, flags, max_bytes)
-        if candidate is not None and candidate.flags != best.flags:
-            yield change, candidate
+def varied(task: Task, student: Candidate, factors: dict[str, float], max_bytes: int) -> Candidate | None:
+    """Return a student with some settings multiplied by factors; None if it has no such setting, or would not fit."""
+    if not factors.keys() <= student.flags.keys():
+        return None
+    flags = dict(student.flags)
+    for name, factor in factors.items():
+        value = flags[name] * factor
+        if name in ("dropout", "word_dropout"):
+            flags[name] = round(min(0.5, value), 3)
+        elif isinstance(flags[name], int):
+            flags[name] = max(1, 4 * round(value / 4) if name.endswith("_dim") else round(value))
+        else:
+            flags[name] = float(f"{value:.4g}")
+    return sized(task, student.student, flags, max_bytes)
 
 
 def sized(task: Task, student: str, flags: dict[str, Any], max_bytes: int) -> Candidate | None:

@@ -19,7 +19,7 @@ from common.stopping import OutOfTime, check, graceful, time_limit
 from common.store.workspace import one_word
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
-from compression.experiments.fit import search, students
+from compression.experiments.fit import search
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.result import FitResult, Packed
 from compression.experiments.fit.settings import FitSettings
@@ -33,7 +33,7 @@ def short(monkeypatch):
     """Students learn for some steps."""
     monkeypatch.setattr(search, "_STEPS", 300)
     monkeypatch.setattr(search, "_TUNE_EPOCHS", 1)
-    monkeypatch.setattr(students, "VARIATIONS", students.VARIATIONS[:1])
+    monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
 
 
 def settings(folder, rows, encoder, minutes=10.0, **changed):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from common.data.tasks import load_task
 from common.errors import UserError
-from compression.experiments.fit.students import VARIATIONS, candidates, packed_bytes, variations, widths
+from compression.experiments.fit.students import VARIATIONS, candidates, packed_bytes, varied, widths
 
 SINGLE, PAIR = load_task("sst-2"), load_task("mrpc")
 
@@ -48,10 +48,9 @@ def test_students_of_pairs_align_their_texts(symmetric):
 @given(st.integers(8000, 400_000))
 def test_variations_differ_from_the_best_and_fit(max_bytes):
     for best in candidates(SINGLE, max_bytes, 0.1):
-        changed = list(variations(SINGLE, best, max_bytes))
-        assert changed
-        assert {change for change, _ in changed} <= {change for change, _ in VARIATIONS}
-        for _, candidate in changed:
+        changed = [varied(SINGLE, best, factors, max_bytes) for _, factors in VARIATIONS]
+        assert any(changed)
+        for candidate in filter(None, changed):
             assert candidate.flags != best.flags
             assert candidate.student == best.student
             assert candidate.bytes <= max_bytes

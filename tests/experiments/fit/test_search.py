@@ -106,3 +106,18 @@ def test_the_reason_is_given_if_no_student_can_be_trained(searched, monkeypatch)
 
     with pytest.raises(UserError, match="the text has no words"):
         searched(failing, lambda flags: 0.5)
+
+
+def test_a_student_whose_tuning_takes_too_long_is_packed_without_it(searched, monkeypatch):
+    chosen, best, _ = searched(lambda flags: 0.1, lambda flags: 0.5)
+    runs = []
+
+    def run(stage, kind, limit=None, **flags):
+        runs.append(flags)
+        if flags.get("tune_epochs"):
+            raise OutOfTime
+
+    monkeypatch.setattr(chosen.stages, "run", run)
+    assert chosen._quantized(best, "packed").model == "packed"
+    assert [flags["compression_actions"] for flags in runs] == [("quantize",), ("quantize",), ("pack",)]
+    assert runs[1]["force"]

@@ -17,10 +17,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from common.progress import show_bars
 from common.stopping import graceful
 from common.store.files import files_in, whole_file
 from common.store.settings import StageSettings, WorkspaceSettings
+from compression.experiments.fit.settings import FitSettings
 from compression.experiments.jobs import Job, check_jobs, job_class
 
 if typing.TYPE_CHECKING:
@@ -41,6 +43,26 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["Built", "UserError", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
            "quantize"]  # fmt: skip
+F = typing.TypeVar("F", bound=Callable[..., Any])
+
+
+def _with_settings(cls: type[Settings]) -> Callable[[F], F]:
+    """Return a decorator for a function of `**settings`: `help` and notebooks show each setting and its default."""
+
+    def documented(function: F) -> F:
+        signature = inspect.signature(function)
+        parameters = [
+            value for value in signature.parameters.values() if value.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        for name, field in cls.model_fields.items():
+            if name not in signature.parameters:
+                default = inspect.Parameter.empty if field.is_required() else field.get_default()
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(inspect.Parameter(name, keyword, default=default, annotation=field.annotation))
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return function
+
+    return documented
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +86,7 @@ class Built:
         return sum(path.stat().st_size for path in ([self.path] if self.path.is_file() else files_in(self.path)))
 
 
+@_with_settings(job_class("preprocess"))
 def preprocess(**settings: Any) -> dict[str, Any]:
     """Prepare a task's data: splits, augmented rows, teacher logits. Returns file -> number of rows.
 
@@ -77,6 +100,7 @@ def preprocess(**settings: Any) -> dict[str, Any]:
         return preprocess(checked)
 
 
+@_with_settings(job_class("finetune"))
 def finetune(**settings: Any) -> Built:
     """Fine-tune a teacher. settings: those of finetune.py.
 
@@ -88,6 +112,7 @@ def finetune(**settings: Any) -> Built:
         return _built(checked, finetune(checked))
 
 
+@_with_settings(job_class("compress"))
 def compress(**settings: Any) -> list[Built]:
     """Run `compression_actions`. Returns the students built, or the student that files were built from.
 
@@ -101,6 +126,7 @@ def compress(**settings: Any) -> list[Built]:
         return [_built(checked, folder) for folder in compress(checked)]
 
 
+@_with_settings(job_class("compress"))
 def distill(**settings: Any) -> Built:
     """Distil a student. settings: those of compress.py.
 
@@ -109,6 +135,7 @@ def distill(**settings: Any) -> Built:
     return _act("distill", None, settings)
 
 
+@_with_settings(job_class("compress"))
 def prune(student: Built | str | None = None, **settings: Any) -> Built:
     """Prune a student.
 
@@ -119,6 +146,7 @@ def prune(student: Built | str | None = None, **settings: Any) -> Built:
     return _act("prune", student, settings)
 
 
+@_with_settings(job_class("compress"))
 def quantize(student: Built | str | None = None, **settings: Any) -> Built:
     """Quantize a student.
 
@@ -129,6 +157,7 @@ def quantize(student: Built | str | None = None, **settings: Any) -> Built:
     return _act("quantize", student, settings)
 
 
+@_with_settings(job_class("compress"))
 def pack(student: Built | str | None = None, **settings: Any) -> Built:
     """Write a student's packed file.
 
@@ -141,6 +170,7 @@ def pack(student: Built | str | None = None, **settings: Any) -> Built:
     return dataclasses.replace(built, path=paths.packed(load_task(built.task).models_task, built.name))
 
 
+@_with_settings(job_class("evaluate"))
 def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str, Any]]:
     """Score a model on test. Returns the rows of results.json, one per test split.
 
@@ -155,24 +185,30 @@ def evaluate(model: Built | str | None = None, **settings: Any) -> list[dict[str
         return evaluate(checked)
 
 
-def fit(texts: Iterable[Any] | None = None, labels: Iterable[Any] | None = None, **settings: Any) -> FitResult:
+@_with_settings(FitSettings)
+def fit(
+    texts: Iterable[Any] | None = None,
+    labels: Iterable[Any] | None = None,
+    file: Path | str | None = None,
+    **settings: Any,
+) -> FitResult:
     """Train a packed classifier of at most `max_bytes` on labelled texts, or on a labelled file.
 
     texts: one text or a pair of texts a row, such as a list or a column of a table; labels: a label, a list of labels
-    or a number a row, None where it is unknown; settings: those of `experiment.py fit`, `file` among them if there are
-    no texts. Returns the result: its scores, its packed files, and `predict`. Raises UserError as the command does.
+    or a number a row, None where it is unknown; file: a file of texts and labels, instead of both; settings: those of
+    `experiment.py fit`. Returns the result: its scores, its packed files, and `predict`. Raises UserError as the
+    command does.
 
     Example: fit(frame["review"], frame["verdict"], max_bytes=32_000, minutes=5, output="reviews.fwt")
     """
-    from compression.experiments.fit.settings import FitSettings
-
-    if (texts is None) != (labels is None) or (texts is None) == ("file" not in settings):
+    if (texts is None) != (labels is None) or (texts is None) == (file is None):
         raise UserError("fit takes texts and labels, or a file")
     if texts is not None and labels is not None:
         columns, table = _table(list(texts), list(labels))
         folder = Path(settings.get("workspace", WorkspaceSettings().workspace))
-        settings |= {"text": columns, "label": "label", "file": _written(table, folder)}
-    checked = build(FitSettings, _as_typed(FitSettings, settings))
+        file = _written(table, folder)
+        settings |= {"text": columns, "label": "label"}
+    checked = build(FitSettings, _as_typed(FitSettings, {"file": file, **settings}))
     with _running():
         from compression.experiments.fit.fit import fit, plan_fit
 

@@ -1,5 +1,6 @@
 """compression.distill and the others: the same models as the scripts', their mistakes as exceptions."""
 
+import inspect
 import json
 from types import SimpleNamespace
 
@@ -91,6 +92,15 @@ def test_functions_are_listed_and_nothing_else_is_there():
     assert set(compression.__all__) <= set(dir(compression))
     with pytest.raises(AttributeError, match="has no attribute 'distil'"):
         _ = compression.distil
+
+
+def test_signatures_show_the_settings_with_their_defaults():
+    fit, evaluate = inspect.signature(compression.fit).parameters, inspect.signature(compression.evaluate).parameters
+    assert list(fit)[:3] == ["texts", "labels", "file"]
+    assert fit["max_bytes"].default == (32_000,)
+    assert evaluate["task"].default is inspect.Parameter.empty
+    for name in compression.__all__:
+        assert "settings" not in inspect.signature(getattr(compression, name)).parameters
 
 
 def test_texts_and_labels_in_memory_are_fitted(tmp_path, monkeypatch):

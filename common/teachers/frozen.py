@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from common.data.split import Split
-from common.devices import autocast
+from common.devices import autocast, cpu_cores, threads
 from common.progress import Advance, nothing
 from common.stopping import check_time
 from common.teachers.base import SCORING_BATCH
@@ -35,21 +36,28 @@ class FrozenEncoder:
     def vectors(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
         """Return the mean of the last layer over each text's tokens, with length 1, float16 [n, dim].
 
-        `advance` is called with the number of texts done since its last call.
+        `advance` is called with the number of texts done since its last call. On a CPU, each core reads batches of its
+        own: several threads for one short batch wait for each other, twice as long as they work if a core is busy.
         """
         tokens = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens) if texts else {}
         rows = [dict(zip(tokens, row, strict=True)) for row in zip(*tokens.values(), strict=True)]
         lengths = np.array([len(row["input_ids"]) for row in rows], np.int64)
         vectors = np.empty((len(texts), self.model.config.hidden_size), np.float16)
-        with torch.inference_mode(), autocast(self.dtype, self.device):
-            for batch in sorted_batches(lengths, SCORING_BATCH):
-                check_time()
+
+        def read(batch: np.ndarray) -> int:
+            check_time()
+            with torch.inference_mode(), autocast(self.dtype, self.device):
                 padded = self.tokenizer.pad([rows[row] for row in batch], return_tensors="pt").to(self.device)
                 states = self.model(**padded).last_hidden_state.float()
                 mask = padded["attention_mask"].unsqueeze(-1)
                 mean = (states * mask).sum(1) / mask.sum(1)
                 vectors[batch] = torch.nn.functional.normalize(mean, dim=1).half().cpu().numpy()
-                advance(len(batch))
+            return len(batch)
+
+        workers = cpu_cores() if self.device.type == "cpu" else 1
+        with threads(1), ThreadPoolExecutor(workers) as pool:
+            for done in pool.map(read, sorted_batches(lengths, SCORING_BATCH)):
+                advance(done)
         return vectors
 
 

@@ -7,6 +7,7 @@ time, a fine-tuned encoder joins.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
+from common.teachers.base import SCORING_BATCH
 from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import temperature_of
@@ -36,7 +38,7 @@ _UNTIL, _STOPPED = 0.45, 0.5
 """Shares of the whole time at which teachers should be built, and at which one that takes longer is stopped: students
 have at least half of the time."""
 _MAX_TOKENS = 128
-_BATCHES, _BATCH = 5, 16
+_BATCHES = 4
 """Batches of texts whose time is measured before the encoder reads all of them."""
 _EPOCHS, _BACKWARD = 3, 3.0
 """Epochs of fine-tuning, and the time of a training step in relation to a forward pass."""
@@ -188,12 +190,12 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
     encoder.vectors(texts[:4])  # the first call also prepares kernels
     by_length = sorted(texts, key=len)
-    places = ((np.arange(_BATCHES) + 0.5) / _BATCHES * max(0, len(texts) - _BATCH)).astype(int)
-    batches = [by_length[place : place + _BATCH] for place in places]  # of similar lengths, as they are read later
+    places = ((np.arange(_BATCHES) + 0.5) / _BATCHES * max(0, len(texts) - SCORING_BATCH)).astype(int)
+    batches = [by_length[place : place + SCORING_BATCH] for place in places]  # of similar lengths, as all are read
+    some = list(itertools.chain(*batches))
     began = time.perf_counter()
-    for batch in batches:
-        encoder.vectors(batch)
-    return (time.perf_counter() - began) * len(texts) / sum(map(len, batches))
+    encoder.vectors(some)
+    return (time.perf_counter() - began) * len(texts) / len(some)
 
 
 def _validation_score(stages: Stages) -> float:

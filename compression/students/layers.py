@@ -126,9 +126,10 @@ class Recurrent(nn.Module):
         # Not in training: rounding states step by step takes up to twice as long, and gains nothing in our BiLSTMs.
         if self.inputs == "dynamic" and not self.training:
             return self._step_by_step(vectors)
-        if vectors.is_cuda:
-            # Autocast runs cuDNN's recurrence in float16 whatever its dtype, in which small gradients are zero.
-            with torch.autocast("cuda", enabled=False):
+        # Autocast runs cuDNN's recurrence in float16 whatever its dtype, in which small gradients are zero; and oneDNN
+        # has no LSTM in bfloat16 for CPUs without AVX-512.
+        if vectors.is_cuda or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            with torch.autocast(vectors.device.type, enabled=False):
                 return self._recur(vectors.float())
         return self._recur(vectors)
 

@@ -36,8 +36,7 @@ class FrozenEncoder:
     def vectors(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
         """Return the mean of the last layer over each text's tokens, with length 1, float16 [n, dim].
 
-        `advance` is called with the number of texts done since its last call. On a CPU, each core reads batches of its
-        own: several threads for one short batch wait for each other, twice as long as they work if a core is busy.
+        `advance` is called with the number of texts done since its last call.
         """
         tokens = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens) if texts else {}
         rows = [dict(zip(tokens, row, strict=True)) for row in zip(*tokens.values(), strict=True)]
@@ -54,6 +53,7 @@ class FrozenEncoder:
                 vectors[batch] = torch.nn.functional.normalize(mean, dim=1).half().cpu().numpy()
             return len(batch)
 
+        # One batch a core: threads that share a short batch mostly wait for each other if another program is running.
         workers = cpu_cores() if self.device.type == "cpu" else 1
         with threads(1), ThreadPoolExecutor(workers) as pool:
             for done in pool.map(read, sorted_batches(lengths, SCORING_BATCH)):

@@ -128,8 +128,8 @@ class Recurrent(nn.Module):
             return self._step_by_step(vectors)
         # Autocast runs cuDNN's recurrence in float16 whatever its dtype, in which small gradients are zero; and oneDNN
         # has no LSTM in bfloat16 for CPUs without AVX-512.
-        emulated = torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        if vectors.is_cuda or emulated:
+        without_bf16 = torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        if vectors.is_cuda or without_bf16:
             with torch.autocast(vectors.device.type, enabled=False):
                 return self._recur(vectors.float())
         return self._recur(vectors)

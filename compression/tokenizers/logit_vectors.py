@@ -15,14 +15,14 @@ _PENALTY = 1.0
 
 
 def logit_vectors(texts: EncodedText, logits: np.ndarray, rows: int, dim: int, seed: int) -> np.ndarray:
-    """Return vectors of tokens, float32 [rows, dim], whose sums over a text tell the teacher's logits for it.
+    """Return vectors of tokens, float32 [rows, dim], whose sum over a text approximates its logits.
 
     The vectors minimise the squared distance between a text's sum, divided by the root of its number of tokens (as
     `--pooling both` reads it), and the principal components of its logits, plus the vectors' squared length. An
     embedding with these vectors starts as the low-rank approximation of a linear model of the teacher.
 
-    texts: n encoded texts of width 1; logits: float32 [n, outputs]; rows: of the embedding's table; seed: of random
-    values in the columns after the components, of which there are fewer than outputs.
+    texts: n encoded texts of width 1; logits: float32 [n, outputs]; rows: of the embedding's table; seed: of the random
+    values in the columns that are left if dim is greater than the number of components.
     """
     from sklearn.linear_model import Ridge
 

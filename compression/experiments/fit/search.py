@@ -232,7 +232,7 @@ class Search:
         try:
             limit = 2 * left if tune else None
             self.stages.run("quantize and pack", "compress", limit, **quantized, tune_epochs=tune)
-        except OutOfTime:  # possibly just after it was finished
+        except OutOfTime:  # --force: it may have stopped just after the name was taken
             self.stages.run("quantize and pack", "compress", **quantized, force=True)
         self.stages.run("quantize and pack", "compress", load_trained_model=name, compression_actions=("pack",))
         packed = {"model": name, **self._validated(name), "seconds": time.perf_counter() - began}

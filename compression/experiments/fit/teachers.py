@@ -7,7 +7,6 @@ time, a fine-tuned encoder joins.
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from pathlib import Path
@@ -191,11 +190,11 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     encoder.vectors(texts[:4])  # the first call also prepares kernels
     by_length = sorted(texts, key=len)
     places = ((np.arange(_BATCHES) + 0.5) / _BATCHES * max(0, len(texts) - SCORING_BATCH)).astype(int)
-    batches = [by_length[place : place + SCORING_BATCH] for place in places]  # of similar lengths, as all are read
-    some = list(itertools.chain(*batches))
+    # Batches of texts of similar lengths, as `vectors` makes them of all texts.
+    sample = [text for place in places for text in by_length[place : place + SCORING_BATCH]]
     began = time.perf_counter()
-    encoder.vectors(some)
-    return (time.perf_counter() - began) * len(texts) / len(some)
+    encoder.vectors(sample)
+    return (time.perf_counter() - began) * len(texts) / len(sample)
 
 
 def _validation_score(stages: Stages) -> float:

@@ -87,7 +87,7 @@ def test_a_card_has_the_scores_of_its_file(card, tmp_path):
         assert len(split) == scores.rows
         model = load(card.name)
         found = labelled_score(task, split, packed_logits(model, split), model.temperature, model.threshold)
-        assert found == scores.metrics
+        assert found == pytest.approx(scores.metrics)  # matrix products differ in their last bits between processors
 
 
 def test_a_teacher_that_was_imported_without_answers_for_test_has_no_score():

@@ -6,6 +6,9 @@ An entity of kind X begins with B-X and continues with I-X; O is outside of all 
 from collections.abc import Sequence
 
 OUTSIDE = "O"
+_BEGIN, _END = "BSUW", "ELSUW"
+"""Prefixes of the first word of an entity, and of its last word."""
+_PREFIXES = {*_BEGIN, *_END, "I", "M"}
 
 
 def check_tags(tags: Sequence[str]) -> None:
@@ -26,6 +29,24 @@ def check_order(tag: str, before: str) -> None:
     if tag[0] == "I" and before[1:] != tag[1:]:
         after = f"after {before}" if before else "at the start of a text"
         raise ValueError(f"{tag} {after} breaks the IOB scheme: an entity begins with B{tag[1:]}")
+
+
+def as_iob2(tags: Sequence[str]) -> list[str]:
+    """Return a text's tags in the IOB2 scheme; they may be in IOB1, BIOES (or BMEWO) and BILOU, or kinds alone.
+
+    S- and U- are entities of one word, E- and L- the last word of an entity. A kind without a prefix continues an
+    entity of this kind.
+    """
+    converted: list[str] = []
+    before, ended = OUTSIDE, True  # the kind of the entity before, and whether its last word is marked
+    for tag in tags:
+        prefix, dash, kind = tag.partition("-")
+        if not dash or prefix not in _PREFIXES:
+            prefix, kind = "I", tag
+        begins = prefix in _BEGIN or kind != before or ended
+        converted.append(OUTSIDE if tag == OUTSIDE else f"{'B' if begins else 'I'}-{kind}")
+        before, ended = kind, prefix in _END
+    return converted
 
 
 def as_iob(words: Sequence[str], tags: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
             where = f"{path} {place}.qas[{number}]"
             try:
                 questions.append(as_sentence(_value(question, "question", str)))
-                answers.append(_answers(question, context, text, task.unanswerable) if labelled else [])
+                answers.append(answer_spans(question, context, text, task.unanswerable) if labelled else [])
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
             contexts.append(text)
@@ -89,8 +89,11 @@ def _value(of: Any, key: str, kind: type) -> Any:
     return of[key]
 
 
-def _answers(question: Any, context: str, text: str, unanswerable: bool) -> list[tuple[int, int]]:
-    """Return the characters [start, end) of each answer in `text`, the normalised context; none if not labelled."""
+def answer_spans(question: Any, context: str, text: str, unanswerable: bool) -> list[tuple[int, int]]:
+    """Return the characters [start, end) of each answer in `text`, the normalised context; none if not labelled.
+
+    question: an object of `qas`. Raises UserError if an answer is not at its place in the context.
+    """
     if "answers" not in question:
         return []
     spans = [_span(answer, context, text) for answer in _value(question, "answers", list)]

@@ -1,7 +1,7 @@
 """Reader of tagged words: one word and its tag per line, in the IOB2 scheme, and an empty line after each text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,38 +32,53 @@ def tagged_split(path: Path, task: Task, labelled: bool = True) -> Split:
 def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]) -> Split:
     """Return the rows of a file's lines, (number, text) each. tags: name in the file -> IOB tag."""
     index = {name: i for i, name in enumerate(tags)}
-    texts: list[list[str]] = [[]]
+    texts: list[str] = []
     labels: list[int] = []
-    before, characters = "", 0
-    for number, line in lines:
-        if not line.strip() or line.startswith(_DOCUMENT):
-            before, characters = "", 0
-            if texts[-1]:
-                texts.append([])
-            continue
-        try:
-            word, name = _cells(line)
-            label = index_of(name, index, "tag")
-            check_order(tags[name], before)
-        except (UserError, ValueError) as error:
-            raise UserError(f"{path} line {number}: {error}") from None
-        characters += len(word) + 1
-        if characters > MAX_CHARACTERS:
-            raise UserError(
-                f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters (empty lines separate texts)"
-            )
-        texts[-1].append(word)
-        labels.append(label)
-        before = tags[name]
+    counts: list[int] = []
+    for text in lines_of_texts(lines):
+        words: list[str] = []
+        before, characters = "", 0
+        for number, line in text:
+            try:
+                word, name = word_and_tag(line)
+                labels.append(index_of(name, index, "tag"))
+                check_order(tags[name], before)
+            except (UserError, ValueError) as error:
+                raise UserError(f"{path} line {number}: {error}") from None
+            characters += len(word) + 1
+            if characters > MAX_CHARACTERS:
+                raise UserError(
+                    f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters "
+                    "(empty lines separate texts)"
+                )
+            words.append(word)
+            before = tags[name]
+        texts.append(" ".join(words))
+        counts.append(len(words))
     if not labels:
         raise UserError(f"{path}: no rows of data")
-    texts = list(filter(None, texts))
-    tags_of_words = padded(np.array(labels, np.int64), np.array(list(map(len, texts))), TAGS.unknown)
-    return Split(list(map(" ".join, texts)), None, tags_of_words, np.arange(len(texts)), TAGS)
+    tags_of_words = padded(np.array(labels, np.int64), np.array(counts), TAGS.unknown)
+    return Split(texts, None, tags_of_words, np.arange(len(texts)), TAGS)
 
 
-def _cells(line: str) -> tuple[str, str]:
-    """Return the first column, a word, and the last one, its tag; columns are separated by tabs or spaces."""
+def lines_of_texts(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Yield the lines of each text, (number, line) each: the lines between empty ones."""
+    text: list[tuple[int, str]] = []
+    for number, line in lines:
+        if line.strip() and not line.startswith(_DOCUMENT):
+            text.append((number, line))
+        elif text:
+            yield text
+            text = []
+    if text:
+        yield text
+
+
+def word_and_tag(line: str) -> tuple[str, str]:
+    """Return the first column, a word, and the last one, its tag; columns are separated by tabs or spaces.
+
+    Raises UserError for a line without a tag, and for a word that is empty or has a space in it.
+    """
     # Other white space counts as part of a word, where it is an error.
     cells = line.rstrip("\r\n").split("\t") if "\t" in line else re.split(" +", line.strip())
     if len(cells) < 2 or not cells[-1].strip():

@@ -20,10 +20,20 @@ from common.data.overlap import FEW_WORDS, whole_rows
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.errors import UserError
-from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
+from common.kinds.iob import as_iob
+from common.kinds.registry import ANSWERS, LABELS, MULTILABEL, NUMBERS, TAGS
 from common.seeds import derive
-from common.store.files import whole_file, write_text
+from common.store.files import whole_file, write_json, write_text
 from compression.experiments.fit.answers import with_answers
+from compression.experiments.fit.by_word import (
+    LabelledWords,
+    as_squad,
+    questions_in_json,
+    some_unanswerable,
+    tags_of,
+    words_in_columns,
+    words_in_lines,
+)
 from compression.experiments.fit.columns import with_lists
 from compression.experiments.fit.detect import FEWEST_ROWS, FileContents, detect, table_notes
 from compression.experiments.fit.labels import (
@@ -51,14 +61,24 @@ _MOST_WORDS = 2_000_000
 def read_contents(settings: FitSettings) -> FileContents:
     """Return the contents of the file. Raises UserError if nothing can be learned from it."""
 
-    def read(path: Path) -> Table:
+    def read(path: Path) -> Table | LabelledWords:
+        words = words_in_lines(path, settings) or questions_in_json(path, settings)
+        if words:
+            return words
         table = read_any(path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns)
+        if words := words_in_columns(table, settings):
+            return words
         return with_lists(table, settings.label) if len(settings.label) > 1 else table
 
-    table, settings, answers = with_answers(read(settings.file), settings)
+    table = read(settings.file)
+    if isinstance(table, LabelledWords):
+        return _contents_of_words(table, settings, None if settings.test is None else read(settings.test))
+    table, settings, answers = with_answers(table, settings)
     contents = dataclasses.replace(detect(table, settings), answers=answers)
     if settings.test is not None:
         table = read(settings.test)
+        if isinstance(table, LabelledWords):
+            raise UserError(f"{settings.test} labels words, but {settings.file} labels texts")
         rows = read_rows(table, contents.texts, contents.label, contents.kind, settings.separator)
         contents = with_test(rows, contents, settings.test)
         notes = [*contents.notes, *table_notes(table, contents.texts)]
@@ -68,6 +88,42 @@ def read_contents(settings: FitSettings) -> FileContents:
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     return contents
+
+
+def _contents_of_words(words: LabelledWords, settings: FitSettings, test: LabelledWords | Table | None) -> FileContents:
+    """Return the contents of a file that labels words. Raises UserError for flags of other files, and as `detect`."""
+    for flag, value in (
+        ("--separator", settings.separator),
+        ("--symmetric", settings.symmetric),
+        ("--teacher-file", settings.teacher_file),
+        ("--teacher-column", settings.teacher_column),
+    ):
+        if value:
+            raise UserError(f"{flag} is for labels of texts; {settings.file} has {words.kind}")
+    labelled = sum(row[-1] is not None for row in words.rows)
+    if labelled < FEWEST_ROWS:
+        reason = f" ({words.all_notes[-1]})" if words.left_out else ""
+        raise UserError(f"{settings.file}: {labelled} usable rows with {words.kind}{reason}; fit needs {FEWEST_ROWS}")
+    notes = words.all_notes
+    is_tags = words.kind == TAGS.name
+    labels = tags_of(words.rows) if is_tags else ()
+    if test is not None:
+        if not isinstance(test, LabelledWords) or test.kind != words.kind:
+            raise UserError(f"{settings.test}: not {words.kind}, which {settings.file} has")
+        if is_tags and (unknown := {*tags_of(test.rows)} - {*labels}):
+            raise UserError(f"{settings.test}: tag {min(unknown)} is not one of {', '.join(labels)[:300]}")
+        if not test.rows:
+            raise UserError(f"{settings.test}: no usable row")
+        notes += [f"{settings.test.name}: {note}" for note in test.all_notes]
+    return FileContents(
+        texts=words.texts,
+        label=words.kind,
+        labels=labels,
+        values=words.rows,
+        kind=words.kind,
+        notes=tuple(notes),
+        test=test and test.rows,
+    )
 
 
 def held_out_rows(rows: int, most: int) -> int:
@@ -95,7 +151,7 @@ def whole_texts(contents: FileContents) -> int | None:
     Students that memorise a text's parts score well on the text (SST-2's train has phrases of the same sentences).
     """
     values = contents.values
-    if contents.pair or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
+    if contents.pair or contents.kind == TAGS.name or sum(row[0].count(" ") + 1 for row in values) > _MOST_WORDS:
         return None
     keys = [near_key(row[0]) for row in values]
     long, whole = sum(len(key.split()) >= FEW_WORDS for key in keys), whole_rows(keys)
@@ -113,24 +169,28 @@ def write_task(
     """
     labelled = sum(row[-1] is not None for row in contents.values) if whole is None else whole
     sentences = {} if whole is None else {"whole_sentences": True}
-    files = {"all": "rows.parquet"}
+    columns = {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
+    columns["label"] = contents.label
+    suffix = {TAGS.name: ".conll", ANSWERS.name: ".json"}.get(contents.kind, ".parquet")
+    files = {"all": f"rows{suffix}"}
     task: dict[str, object] = {
         "name": name,
         "kind": contents.kind,
-        **({"range": list(contents.range)} if contents.range else {"labels": list(contents.labels)}),
+        **({"range": list(contents.range)} if contents.range else {}),
+        **({"labels": list(contents.labels)} if contents.labels else {}),
         **({"metrics": ["accuracy", "f1_macro"]} if contents.kind == LABELS.name else {}),
-        "columns": {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
-        | {"label": contents.label},
+        **({"unanswerable": True} if contents.kind == ANSWERS.name and some_unanswerable(contents.values) else {}),
+        **({"columns": columns} if suffix == ".parquet" else {}),
         "source": {"files": files},
         "validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences},
         **({"symmetric": True} if symmetric else {}),
     }
-    _write_rows(folder / "rows.parquet", contents, contents.values)
+    _write_rows(folder / files["all"], contents, contents.values)
     if contents.test is None:
         task["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
     else:
-        files["test"] = "test.parquet"
-        _write_rows(folder / "test.parquet", contents, contents.test)
+        files["test"] = f"test{suffix}"
+        _write_rows(folder / files["test"], contents, contents.test)
     write_text(folder / TASK_FILE, yaml.safe_dump(task, allow_unicode=True, sort_keys=False))
     return load_task(str(folder / TASK_FILE))
 
@@ -155,6 +215,13 @@ def with_test(rows: Sequence[Row], contents: FileContents, path: Path) -> FileCo
 
 
 def _write_rows(path: Path, contents: FileContents, rows: Sequence[Row]) -> None:
+    """Write rows in the form that tasks of their kind read."""
+    if contents.kind == TAGS.name:
+        write_text(path, "".join(as_iob(text.split(" "), tags) for text, tags in rows))
+        return
+    if contents.kind == ANSWERS.name:
+        write_json(path, as_squad(rows))
+        return
     label = pa.list_(pa.string()) if contents.kind == MULTILABEL.name else pa.string()
     schema = pa.schema([*((name, pa.string()) for name in contents.texts), (contents.label, label)])
     columns = [pa.array(*column) for column in zip(zip(*rows, strict=True), schema.types, strict=True)]

@@ -14,7 +14,7 @@ from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
-from common.kinds.registry import MULTILABEL
+from common.kinds.registry import ANSWERS, KINDS, MULTILABEL, TAGS
 from common.progress import say, side_task
 from common.stopping import at_once
 from common.store.files import file_sha256
@@ -39,8 +39,8 @@ from compression.experiments.fit.teachers import Taught, teach
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
 
-_ROWS_A_SECOND = 400
-"""Rows of the file that are used, for each second of the time limit."""
+_ROWS_A_SECOND = {**dict.fromkeys(KINDS, 400), TAGS.name: 60, ANSWERS.name: 10}
+"""Rows of the file that are used, for each second of the time limit, by kind of task."""
 _MANY_OF_LABEL = 100
 """With more rows of each label, some are left in train whatever is held out."""
 _END_SHARE = 0.15
@@ -114,7 +114,7 @@ def run_fit(
 def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Opening:
     """Write the task's rows and YAML file. Returns the opening."""
     notes, usable = [*contents.notes], len(contents.values)
-    most = max(1000, int(_ROWS_A_SECOND * settings.seconds))
+    most = max(1000, int(_ROWS_A_SECOND[contents.kind] * settings.seconds))
     if usable > most:
         notes.append(f"{most:,} of {usable:,} rows are used, drawn at random: more would exceed the time limit.")
         contents = dataclasses.replace(contents, values=draw(contents.values, most, settings.seed))
@@ -137,8 +137,10 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
 
 def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileContents, list[str]]:
     """Return the contents without labels of which train keeps no row, and a note on them."""
+    if not KINDS[contents.kind].has_classes:
+        return contents, []
     counts = label_counts(contents.values)
-    if not contents.labels or min(counts[name] for name in contents.labels) > _MANY_OF_LABEL:
+    if min(counts[name] for name in contents.labels) > _MANY_OF_LABEL:
         return contents, []
     notes = []
     with tempfile.TemporaryDirectory() as folder:
@@ -160,7 +162,12 @@ def learnable(contents: FileContents, settings: FitSettings) -> tuple[FileConten
 
 def in_words(contents: FileContents) -> str:
     """Return what a file contains, in words."""
+    if contents.kind == ANSWERS.name:
+        return "questions and contexts that hold their answers"
     texts = f"pairs of texts ({', '.join(contents.texts)})" if contents.pair else f"texts ({contents.texts[0]})"
+    if contents.kind == TAGS.name:
+        entities = [tag[2:] for tag in contents.labels if tag.startswith("B-")]
+        return f"{texts}, tags of words ({len(entities)} kinds of entities: {', '.join(entities)[:200]})"
     if contents.range is not None:
         return f"{texts}, numbers from {contents.range[0]:g} to {contents.range[1]:g} ({contents.label})"
     shown = ", ".join(contents.labels[:8]) + (", ..." if len(contents.labels) > 8 else "")

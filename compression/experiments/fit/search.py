@@ -186,7 +186,7 @@ class Search:
             return {**flags, "alpha": 1.0, "only_original_data": True}
         if flags["student_arch"] == "ffn" and not self.task.pair and self.task.outputs >= _MANY_OUTPUTS:
             flags["embedding_init"] = "logits"
-        elif self.taught.encoder and flags.get("ngrams") == "words":
+        elif self.taught.encoder and (self.task.kind.by_word or flags.get("ngrams") == "words"):
             flags["embedding_init"] = self.taught.encoder
         loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
         return {**flags, **loss, "only_original_data": True, "teacher": self.taught.teacher}
@@ -194,9 +194,11 @@ class Search:
     def _validated(self, name: str) -> dict[str, float]:
         student, tokenizer, _ = load_student(self.stages.settings.paths.model(self.task.name, name), _CPU)
         logits = student_logits(student, encode_split(tokenizer, self.held_out), _CPU, name)
+        score = main_score(self.task, self.held_out.labels, logits, self.held_out.sentence2)
+        if self.task.kind.by_word:  # hardly two students have the same score
+            return {"score": score, "loss": 0.0}
         targets = torch.from_numpy(self.task.kind.targets(self.task, self.held_out.labels))
-        loss = self.task.kind.label_loss(torch.from_numpy(logits), targets).item()
-        return {"score": main_score(self.task, self.held_out.labels, logits), "loss": loss}
+        return {"score": score, "loss": self.task.kind.label_loss(torch.from_numpy(logits), targets).item()}
 
     def _packed(self) -> Trained:
         """Return the best finalist, quantized and packed; a student that does not fit is replaced by the next one."""

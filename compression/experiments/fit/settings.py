@@ -35,9 +35,10 @@ class FitFlags(WorkspaceSettings):
     """Column of labels, or of numbers; several columns are a label each, of which a row has any number (1 or 0, true or
     false, yes or no, x or empty); unset: the column named label, or the only other one with few values."""
     kind: Literal["auto", *(kind.name for kind in KINDS.values() if kind.fits)] = "auto"
-    """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), or a
-    number; auto: lists where some have several labels or none, numbers where all values are numbers and more than 20
-    differ, unless they are whole, without gaps and each on several rows."""
+    """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), a number,
+    a tag for each word, or answers to questions; auto: lists where some have several labels or none, numbers where all
+    values are numbers and more than 20 differ, unless they are whole, without gaps and each on several rows; tags in
+    the form O, B-X and I-X; answers in SQuAD's JSON, or in its three columns."""
     separator: str | None = pydantic.Field(None, min_length=1)
     """Separator of several labels in one cell, such as ", "; unset: | in CSV and TSV."""
     delimiter: str | None = None

@@ -45,7 +45,16 @@ _PAIRS: dict[str, dict[str, Any]] = {
     "n-grams": {**_BAG, "embedding_type": "ngrams"},
     "byte pairs": {**_BAG, **_PIECES},
 }
-"""Kinds of students for single texts and for pairs, the most promising first."""
+_TAGS: dict[str, dict[str, Any]] = {
+    "BiLSTM": {**_PIECES, "student_arch": "bilstm", "word_dropout": 0.1},
+    "convolution": {**_PIECES, "student_arch": "conv", "word_dropout": 0.1},
+}
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "aligned convolution": {**_PIECES, "student_arch": "conv", "pair_encoder": "align", "max_tokens": 400},
+    "aligned BiLSTM": {**_PIECES, "student_arch": "bilstm", "pair_encoder": "compose", "max_tokens": 400},
+}
+_KINDS = {(False, False): _SINGLE, (False, True): _PAIRS, (True, False): _TAGS, (True, True): _ANSWERS}
+"""Whether words are labelled, and whether rows are pairs -> kinds of students, the most promising first."""
 VARIATIONS: tuple[tuple[str, dict[str, float]], ...] = (
     ("more epochs", {"epochs": 2.0}),
     ("wider", {"embedding_dim": 1.5}),
@@ -98,7 +107,8 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
     """
     dim, encoder, classifier = widths(max_bytes)
     fitted = []
-    for student, kind in (_PAIRS if task.pair else _SINGLE).items():
+    kinds = _KINDS[task.kind.by_word, task.pair]
+    for student, kind in kinds.items():
         flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": 0.5}
         flags["epochs"] = 1.0  # in relation to the usual number
         if kind["student_arch"] != "ffn":
@@ -113,7 +123,8 @@ def candidates(task: Task, max_bytes: int, dropout: float) -> list[Candidate]:
         if candidate is not None:
             fitted.append(candidate)
     if not fitted:
-        flags = {**_BAG, "embedding_type": "ngrams", "embedding_dim": _NARROWEST, "cls_hidden_dim": _NARROWEST}
+        smallest = min(kinds.values(), key=lambda kind: kind["student_arch"] != "ffn")
+        flags = {**smallest, **dict.fromkeys(("embedding_dim", "cls_hidden_dim", "encoder_hidden_dim"), _NARROWEST)}
         least = math.ceil(packed_bytes(task, {**flags, "vocab_size": _FEWEST_TOKENS}) / _FILLED)
         raise UserError(f"--max-bytes {max_bytes}: too small for any student; give {least:,} or more")
     return fitted
@@ -153,7 +164,7 @@ def sized(task: Task, student: str, flags: dict[str, Any], max_bytes: int) -> Ca
 def packed_bytes(task: Task, flags: dict[str, Any]) -> float:
     """Return the estimated bytes of a student's packed file. flags: of compress.py, with --vocab-size."""
     shape = {name: value for name, value in flags.items() if name in StudentSettings.model_fields}
-    spec = StudentSpec(flags["student_arch"], StudentSettings(**shape), task.outputs, task.pair)
+    spec = StudentSpec(flags["student_arch"], StudentSettings(**shape), task.outputs, task.pair, task.kind.by_word)
     shapes = spec.shapes()
     weights = sum(math.prod(shapes[name]) for name in spec.matrices()) * _BITS / 8
     vectors = sum(math.prod(shapes[name]) for name in spec.vectors()) * 2

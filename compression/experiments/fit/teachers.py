@@ -36,7 +36,8 @@ _LEAST_SECONDS = 30.0
 _UNTIL, _STOPPED = 0.45, 0.5
 """Shares of the whole time at which teachers should be built, and at which one that takes longer is stopped: students
 have at least half of the time."""
-_MAX_TOKENS = 128
+_MAX_TOKENS, _CONTEXT_TOKENS = 128, 320
+"""Tokens of a text, and of a question and its context together, that an encoder reads."""
 _BATCHES = 4
 """Batches of texts whose time is measured before the encoder reads all of them."""
 _EPOCHS, _BACKWARD = 3, 3.0
@@ -129,16 +130,15 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     agreement: whether labels are the answers of the user's file, so that nothing says how good these are.
     """
     settings, clock, task = stages.settings, stages.clock, stages.task
-    if task.kind.by_word:
-        return Taught(teacher=None, why="none: cheap teachers label whole texts")
     teachers = _Teachers(stages, train)
-    teachers.build(LINEAR, FOLDS, arch="linear")
+    if not task.kind.by_word:
+        teachers.build(LINEAR, FOLDS, arch="linear")
     texts = [text for column in train.sentences() for text in column]
     seconds = float("inf")
     if clock.left > _LEAST_SECONDS:
         with at_once():
             seconds = _encoder_seconds(stages, texts)
-    if seconds < teachers.left(_UNTIL):
+    if seconds < teachers.left(_UNTIL) and not task.kind.by_word:
         teachers.build(FROZEN, FOLDS, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
     scores = {(name,): teachers.score(name) for name in teachers.logits}
     if len(scores) > 1:
@@ -156,9 +156,7 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
             joined = max(choices, key=lambda names: choices[names])
             scores[joined] = teachers.score(*joined)
         best = joined
-    if not best:
-        return Taught(teacher=None, why="none: there was no time for one")
-    why = f"{' and '.join(best)} ({why})"
+    why = f"{' and '.join(best)} ({why})" if best else "none: there was no time for one"
     if _EPOCHS * (_BACKWARD + 0.2) * seconds < teachers.left(_UNTIL):
         teachers.build(
             FINE_TUNED,
@@ -166,13 +164,17 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
             arch=settings.encoder,
             max_epochs=_EPOCHS,
             patience=_EPOCHS,
-            max_tokens=_MAX_TOKENS,
+            max_tokens=_MAX_TOKENS if not task.kind.always_pairs else _CONTEXT_TOKENS,
         )
         if FINE_TUNED in teachers.logits:
             score = _validation_score(stages)
+            if not best:
+                return Taught(teacher=FINE_TUNED, why=f"fine-tuned {100 * score:.1f} on validation", encoder=FINE_TUNED)
             joins = score + 0.5 / np.sqrt(len(train)) > scores[best]
             best = (*best, FINE_TUNED) if joins else best
             why += f"; fine-tuned {100 * score:.1f} on validation" + (", joins" if joins else ", left out")
+    if not best:
+        return Taught(teacher=None, why=why)
     encoder = FROZEN if FROZEN in teachers.logits else None
     return Taught(teacher=teachers.mean_of(best), why=why, encoder=encoder)
 

@@ -1,0 +1,250 @@
+"""Files that label words: tags of the words of a text (CoNLL), or answers to questions in contexts (SQuAD's JSON).
+
+Both may be columns of a table, too: words and tags, or question, context and answers as on the Hugging Face Hub.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.data.readers.questions import answer_spans, questions_split
+from common.data.readers.records import MAX_CHARACTERS, as_sentence, is_missing, kind_of, read_lines
+from common.data.readers.tables import JOINED_SUFFIXES, SUFFIXES
+from common.data.readers.tagged import lines_of_texts, word_and_tag
+from common.data.tasks import Source, Task
+from common.errors import UserError
+from common.kinds.iob import OUTSIDE, as_iob2
+from common.kinds.registry import ANSWERS, TAGS
+from common.kinds.spans import NO_ANSWER
+from common.reading import regular_file
+from common.stopping import at_once
+from compression.experiments.fit.labels import Row
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.table import MOST_BYTES, Table
+
+TAGGED_SUFFIXES = (".txt", ".conll", ".iob", ".iob2", ".bio", ".bioes")
+"""Suffixes of files that have a word and its tag on each line; .tsv and .csv may be such files, too."""
+QUESTION_COLUMNS = ("question", "context", "answers")
+_TAG = re.compile(r"O|[BIESLUMW]-\S+")
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_EXAMINED = 1000
+"""Lines, or rows, that show whether a file has tags."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelledWords:
+    """Rows of a file whose words have labels.
+
+    texts: names of the columns of texts; rows: texts, then a tuple of tags, or of answers (start, end) in the context,
+    None if they are unknown; left_out: the reason why each unusable row is left out; converted: rows whose tags were
+    not in the IOB2 scheme.
+    """
+
+    kind: str
+    texts: tuple[str, ...]
+    rows: list[Row]
+    left_out: list[str]
+    converted: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def all_notes(self) -> list[str]:
+        """Return the notes on the file, and on what was converted or left out."""
+        notes = list(self.notes)
+        if self.converted:
+            notes.append(f"Tags of {self.converted:,} rows are converted to the IOB2 scheme (B-X begins each entity).")
+        if self.left_out:
+            notes.append(f"{len(self.left_out):,} rows are left out (the first: {self.left_out[0]}).")
+        return notes
+
+
+def words_in_lines(path: Path, settings: FitSettings) -> LabelledWords | None:
+    """Return the rows of a file with a word and its tag on each line; None if it has another form.
+
+    Raises UserError for a file that must have this form, by its suffix or --kind, and has not.
+    """
+    regular_file(path)
+    suffix = kind_of(path)
+    asked = settings.kind == TAGS.name
+    if suffix not in (*TAGGED_SUFFIXES, *JOINED_SUFFIXES) or settings.kind not in ("auto", TAGS.name):
+        return None
+    with at_once(), path.open("rb") as file:
+        start = list(itertools.islice(read_lines(file, str(path)), _EXAMINED))
+        if not _has_tags(start):
+            if suffix in JOINED_SUFFIXES:
+                return None
+            known = ", ".join((*SUFFIXES[:-1], *TAGGED_SUFFIXES)) if not asked else ", ".join(TAGGED_SUFFIXES)
+            raise UserError(
+                f"{path}: no words with tags; fit reads {known}, and of a {suffix} file a word and its tag (O, B-X or "
+                "I-X) on each line, with an empty line after each text"
+            )
+        file.seek(0)
+        rows, left_out, notes = [], [], ()
+        for text in lines_of_texts(read_lines(file, str(path))):
+            try:
+                rows.append(tuple(zip(*(word_and_tag(line) for _, line in text), strict=True)))
+            except UserError as error:
+                left_out.append(f"{path} line {text[0][0]}: {error}")
+            if file.tell() > MOST_BYTES:
+                notes = (f"{path.name}: its first {MOST_BYTES:,} bytes are read.",)
+                break
+    return dataclasses.replace(_tagged(rows, "text", left_out), notes=notes)
+
+
+def _has_tags(lines: Sequence[tuple[int, str]]) -> bool:
+    """Return whether almost all lines end with a tag, some with one of an entity, and texts are of several words."""
+    texts = list(lines_of_texts(lines))
+    cells = [line.split() for text in texts for _, line in text]
+    tags = [words[-1] for words in cells if len(words) > 1]
+    fits = sum(map(bool, map(_TAG.fullmatch, tags)))
+    return len(texts) < len(cells) and fits >= 0.95 * len(cells) and bool({OUTSIDE} & {*tags}) and len({*tags}) > 1
+
+
+def words_in_columns(table: Table, settings: FitSettings) -> LabelledWords | None:
+    """Return the rows of a table with columns of words and of their tags, or of questions; None if it has neither.
+
+    Raises UserError if --kind asks for one of them.
+    """
+    if settings.kind in ("auto", ANSWERS.name) and not (settings.text or settings.label):
+        questions = _questions_of(table) if {*QUESTION_COLUMNS} <= {*table.header} else None
+        if questions is None and settings.kind == ANSWERS.name:
+            columns = ", ".join(QUESTION_COLUMNS)
+            raise UserError(f"{table.path}: no questions: give SQuAD's JSON, or its columns {columns}")
+        if questions:
+            return questions
+    if settings.kind not in ("auto", TAGS.name) or len(settings.text) > 1 or len(settings.label) > 1:
+        return None
+    asked = settings.kind == TAGS.name
+    columns = {name: [_items(cell) for cell in table.column(name)] for name in dict.fromkeys(table.header) if name}
+    tags = [name for name in settings.label or columns if name in columns and _are_tags(columns[name], asked)]
+    for name, text in itertools.product(tags, settings.text or columns):
+        counts = [(len(words), len(labels)) for words, labels in zip(columns.get(text, ()), columns[name], strict=True)]
+        both = [pair for pair in counts if all(pair)]
+        if text != name and both and text not in tags and sum(a == b for a, b in both) >= 0.95 * len(both):
+            rows, left_out = [], []
+            for number, (words, labels) in enumerate(zip(columns[text], columns[name], strict=True), 1):
+                if words and len(words) == len(labels):
+                    rows.append((words, labels))
+                else:
+                    left_out.append(f"row {number}: {len(words)} words and {len(labels)} tags")
+            note = f"Column {name!r} has the tags of the words in column {text!r}"
+            labelled = _tagged(rows, text, left_out)
+            other = "" if asked else " (--kind labels takes each cell as one label)"
+            return dataclasses.replace(labelled, notes=(f"{note}{other}.",))
+    if asked:
+        raise UserError(
+            f"{table.path}: no column has a tag for each word of another one; give lists, or texts with a space "
+            "between words, and name the columns with --text and --label"
+        )
+    return None
+
+
+def _items(cell: Any) -> list[str]:
+    """Return the words, or tags, in a cell: a list, a list as text, or a text with spaces between them."""
+    if isinstance(cell, list):
+        return [str(item) for item in cell]
+    if not isinstance(cell, str):
+        return []
+    if cell.startswith("[") and cell.endswith("]"):
+        return [single or double for single, double in _QUOTED.findall(cell)]
+    return cell.split()
+
+
+def _are_tags(cells: Sequence[list[str]], asked: bool) -> bool:
+    """Return whether the first cells hold tags, with some words outside of entities. asked: kinds alone are tags."""
+    tags = Counter(itertools.chain.from_iterable(cells[:_EXAMINED]))
+    if OUTSIDE not in tags or len(tags) < 2 or all(len(cell) < 2 for cell in cells[:_EXAMINED]):
+        return False
+    return asked or all(map(_TAG.fullmatch, tags))
+
+
+def _tagged(rows: Iterable[tuple[Sequence[str], Sequence[str]]], text: str, left_out: list[str]) -> LabelledWords:
+    """Return texts and IOB2 tags. rows: words and their tags."""
+    kept, converted, left_out = [], 0, list(left_out)
+    for number, (words, tags) in enumerate(rows, 1):
+        try:
+            sentences = [as_sentence(word) for word in words]
+        except UserError as error:
+            left_out.append(f"text {number}: {error}")
+            continue
+        if not all(sentences) or any(" " in word for word in sentences):
+            left_out.append(f"text {number}: a word is empty or has a space in it")
+            continue
+        if sum(map(len, sentences)) + len(sentences) > MAX_CHARACTERS:
+            left_out.append(f"text {number}: more than {MAX_CHARACTERS:,} characters (empty lines separate texts)")
+            continue
+        in_scheme = as_iob2(tags)
+        converted += in_scheme != list(tags)
+        kept.append((" ".join(sentences), tuple(in_scheme)))
+    return LabelledWords(TAGS.name, (text,), kept, left_out, converted)
+
+
+def questions_in_json(path: Path, settings: FitSettings) -> LabelledWords | None:
+    """Return the questions of a file in SQuAD's JSON; None if it has another form. Raises what its reader raises."""
+    if settings.kind not in ("auto", ANSWERS.name) or path.suffix.lower() != ".json":
+        return None
+    with at_once(), regular_file(path).open("rb") as file:
+        if b'"paragraphs"' not in file.read(_EXAMINED * _EXAMINED):
+            return None
+        if path.stat().st_size > 4 * MOST_BYTES:
+            raise UserError(f"{path}: questions of more than {4 * MOST_BYTES:,} bytes; save a part of them")
+        split = questions_split(
+            path, Task(name="questions", kind=ANSWERS.name, unanswerable=True, source=Source(files={}))
+        )
+    spans = [tuple((int(start), int(end)) for start, end in row if start >= 0) for row in split.labels]
+    rows = zip(split.sentence1, split.sentence2 or (), spans, strict=True)
+    return _with_questions([(question, context, answers or None) for question, context, answers in rows], [])
+
+
+def _questions_of(table: Table) -> LabelledWords | None:
+    """Return the questions of a table in the form of Hugging Face's SQuAD; None if its answers have another one."""
+    cells = [cell for cell in table.column("answers") if not is_missing(cell)]
+    if not cells or not all(isinstance(cell, dict) and {"text", "answer_start"} <= cell.keys() for cell in cells):
+        return None
+    rows, left_out = [], []
+    for number, row in enumerate(zip(*map(table.column, QUESTION_COLUMNS), strict=True), 1):
+        question, context, cell = row
+        try:
+            texts = (as_sentence(question), as_sentence(context))
+            places = () if is_missing(cell) else zip(cell["text"], cell["answer_start"], strict=True)
+            listed = [{"text": text, "answer_start": start} for text, start in places]
+            answers = {} if is_missing(cell) else {"answers": listed}
+            spans = answer_spans(answers, context, texts[1], unanswerable=True)
+            rows.append((*texts, tuple(spans) or None))
+        except (UserError, TypeError, ValueError) as error:
+            left_out.append(f"row {number}: {error}")
+    return _with_questions(rows, left_out)
+
+
+def _with_questions(rows: Iterable[Row], left_out: list[str]) -> LabelledWords:
+    return LabelledWords(ANSWERS.name, QUESTION_COLUMNS[:2], [row for row in rows if all(row[:2])], left_out)
+
+
+def as_squad(rows: Iterable[Row]) -> dict[str, Any]:
+    """Return questions as an object of SQuAD's JSON, those about the same context together."""
+    by_context: dict[str, list[dict[str, Any]]] = {}
+    for question, context, spans in rows:
+        asked = {"question": question}
+        if spans is not None:
+            spans = [] if NO_ANSWER in spans else spans
+            asked["answers"] = [{"text": context[start:end], "answer_start": start} for start, end in spans]
+        by_context.setdefault(context, []).append(asked)
+    paragraphs = [{"context": context, "qas": asked} for context, asked in by_context.items()]
+    return {"data": [{"paragraphs": paragraphs}]}
+
+
+def tags_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return O and the tags in the rows, sorted by the kind of entity."""
+    tags = {tag for row in rows for tag in row[-1] or ()} - {OUTSIDE}
+    return (OUTSIDE, *sorted(tags, key=lambda tag: (tag[2:], tag)))
+
+
+def some_unanswerable(rows: Iterable[Row]) -> bool:
+    """Return whether a question has no answer in its context."""
+    return any(NO_ANSWER in (row[-1] or ()) for row in rows)

@@ -23,6 +23,11 @@ _SCHEME = "compression.shrinking.quantization.scheme"
 QUANTIZERS = {
     "affine": Quantizer("evenly spaced values", f"{_SCHEME}:affine", thesis=True, settings=("ranges",)),
     "ternary": Quantizer("three values", f"{_SCHEME}:ternary", "t", values=3),
+    "coded": Quantizer(
+        "evenly spaced values, as many as their distance needs for about --bits a weight in a packed file",
+        f"{_SCHEME}:coded",
+        "e",
+    ),
     "codebook": Quantizer("k-means centroids", f"{_SCHEME}:codebook", "c", columns=False),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from common.errors import UserError
 from common.progress import say
@@ -22,6 +22,7 @@ SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 class Quantize(Shrink):
     """Replaces weights by codes of few bits."""
 
+    version: ClassVar[int] = 2
     stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings

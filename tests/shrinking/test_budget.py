@@ -153,7 +153,7 @@ def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_th
     points = [dict(zip(Swelling.SIZES, (Scheme(bits=bits) for bits in step), strict=True)) for step in steps]
     both = Swelling()
     assert [scheme.bits for scheme in within_bytes(both, both, points, 50_000).values()] == [3, 8, 8]
-    assert both.trained == [50_290, 47_080]
+    assert both.trained == [53_500, 47_080]
     with pytest.raises(UserError, match="the smallest file of swelling after training has 39590 bytes"):
         within_bytes(both, both, points, 38_000)
 
@@ -189,5 +189,5 @@ def test_bits_given_for_a_part_are_not_chosen(workspace):
     folder = quantized(workspace, "rnn", task="qqp", max_loss=100, bits_encoder=6)
     chosen = read_config(folder).compression["quantized"]
     assert {matrix["bits"] for name, matrix in chosen.items() if name.startswith("encoder")} == {6}
-    assert {matrix["bits"] for name, matrix in chosen.items() if name.startswith("embedding")} == {2}
+    assert {matrix["bits"] for name, matrix in chosen.items() if name.startswith("embedding")} == {1}
     assert any(name.endswith("codes") for name in load_weights(folder))

@@ -30,6 +30,7 @@ WAYS = {
     "16 bits": {"bits": 16},
     "columns": {"bits": 3, "granularity": "column"},
     "ternary": {"quantizer": "ternary"},
+    "coded": {"bits": 3, "quantizer": "coded"},
     "codebook": {"bits": 3, "quantizer": "codebook"},
     "tuned": {"bits": 4, "tune_epochs": 1},
     "tuned codebook": {"bits": 4, "quantizer": "codebook", "tune_epochs": 1},
@@ -88,7 +89,7 @@ def test_a_pruned_student_keeps_its_zeros_and_is_saved_as_it_is_loaded(workspace
     assert after.keys() == before.keys()
     assert not any(after[name][tensor == 0].any() for name, tensor in before.items())
     assert read_config(folder).compression["sparsity"] == read_config(pruned).compression["sparsity"]
-    levels = 3 if way == "ternary" else 2 ** WAYS[way].get("bits", 8)
+    levels = {"ternary": 3, "coded": 256}.get(way) or 2 ** WAYS[way].get("bits", 8)
     assert all(int(codes.max()) < levels for name, codes in load_weights(folder).items() if name.endswith("codes"))
     shrunk.check_saved_again(folder)
 

@@ -1,6 +1,7 @@
 """Quantizers: small errors, zeros that stay zero, few codes, and matrices that a weights file gives back."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from common.errors import UserError
-from compression.shrinking.quantization.scheme import BITS, POWER, Scheme, k_means, nearest
+from compression.shrinking.quantization.budget import coded_size
+from compression.shrinking.quantization.scheme import BITS, CODED_BITS, MOST_CODES, POWER, Scheme, k_means, nearest
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 MATRICES = arrays(
@@ -23,6 +25,10 @@ AFFINE = [
     for bits, granularity, ranges in itertools.product(BITS, ("row", "column", "tensor"), ("fitted", "minmax"))
 ]
 TERNARY = [Scheme("ternary", 2, granularity) for granularity in ("row", "column", "tensor")]
+CODED = [
+    Scheme("coded", bits, granularity)
+    for bits, granularity in itertools.product(CODED_BITS, ("row", "column", "tensor"))
+]
 CODEBOOK = [Scheme("codebook", bits, granularity) for bits, granularity in itertools.product(BITS, ("row", "tensor"))]
 
 some_examples = settings(max_examples=40)
@@ -37,7 +43,7 @@ def relative_error(scheme, weight):
 
 
 @settings(max_examples=80)
-@given(MATRICES, st.sampled_from([*AFFINE, *TERNARY, *CODEBOOK]))
+@given(MATRICES, st.sampled_from([*AFFINE, *TERNARY, *CODED, *CODEBOOK]))
 def test_codes_keep_zeros_fit_their_bits_and_are_stable(weight, scheme):
     ranges = scheme.fit(weight)
     matrix = scheme.code(weight, ranges)
@@ -47,7 +53,7 @@ def test_codes_keep_zeros_fit_their_bits_and_are_stable(weight, scheme):
     assert (back[weight == 0] == 0).all()
     assert matrix.codes.dtype == torch.uint8
     assert scheme.levels == (3 if scheme.quantizer == "ternary" else 2**scheme.bits)
-    assert int(matrix.codes.max()) < scheme.levels
+    assert int(matrix.codes.max()) < (MOST_CODES if scheme.quantizer == "coded" else scheme.levels)
     assert torch.equal(scheme.code(back, ranges).dense(), back)
     again = Matrix.from_tensors(matrix.state_dict())
     assert type(again) is type(matrix)
@@ -107,6 +113,18 @@ def test_errors_of_normal_weights_are_near_the_least_possible(scheme, most):
     assert relative_error(scheme, normal(100, 200)) < most
 
 
+@pytest.mark.parametrize("bits", [2, 2.5, 3, 4, 5])
+def test_coded_weights_have_the_bits_asked_for_and_less_error_than_few_values_with_as_many(bits):
+    """Gish and Pierce (1968): of normal weights the error is 2 pi e / 12 of the least possible, 4 ** -bits."""
+    scheme, weight = Scheme("coded", bits, "tensor"), normal(200, 400)
+    assert 8 * coded_size(scheme.quantize(weight)) / weight.numel() == pytest.approx(bits, abs=0.06)
+    assert relative_error(scheme, weight) == pytest.approx(math.pi * math.e / 6 * 4.0**-bits, rel=0.05)
+    for levels in (4, 8, 16):
+        few = Scheme("affine", math.log2(levels), "tensor")
+        as_small = Scheme("coded", 8 * coded_size(few.quantize(weight)) / weight.numel(), "tensor")
+        assert relative_error(as_small, weight) < relative_error(few, weight)
+
+
 def test_ternary_weights_are_minus_zero_and_plus_one_scale():
     matrix = Scheme("ternary", 2).quantize(normal(5, 40))
     for row, scale in zip(matrix.dense(), matrix.scale, strict=True):
@@ -114,7 +132,7 @@ def test_ternary_weights_are_minus_zero_and_plus_one_scale():
 
 
 def test_scales_have_16_significant_bits():
-    for scheme in (*AFFINE, *TERNARY):
+    for scheme in (*AFFINE, *TERNARY, *CODED):
         scale = scheme.quantize(normal(7, 9)).scale
         assert not (scale.view(torch.int32) & 0xFFFF).any()
 

@@ -49,7 +49,8 @@ _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 """Approximate time of an epoch in relation to the first kind's, until one was measured."""
 _MANY_OUTPUTS = 8
 """With so many outputs, a bag's embeddings start from the teacher's logits; with fewer, from its encoder's vectors."""
-_TUNE_EPOCHS = 3
+_TUNE_EPOCHS, _TUNE_BATCH = 10, 4
+"""Epochs of quantization-aware training, and its batch size in relation to that of training, at most 256."""
 _FINALISTS = 2
 
 
@@ -229,7 +230,8 @@ class Search:
             "compression_actions": ("quantize",),
             "model_name": name,
             "max_bytes": self.max_bytes,
-            **{flag: flags[flag] for flag in (*learning, "batch_size") if flag in flags},
+            "batch_size": min(256, _TUNE_BATCH * self.batch_size),
+            **{flag: flags[flag] for flag in learning if flag in flags},
         }
         try:
             limit = 2 * left if tune else None

@@ -21,8 +21,8 @@ _WIDTHS = (
     (400_000, 64, 96, 128),
 )
 """Bytes, and the widths of embedding, encoder and classifier that are tried first."""
-_BITS = 3.4
-"""Bits per weight that are assumed; the bits of each matrix are chosen to fit at the end."""
+_BITS = {"ffn": 2.2}
+"""Bits per weight that are assumed, for other architectures 3; those of each matrix are chosen to fit at the end."""
 _TOKEN_BYTES = {"bpe": 2.1, "ngrams": 1.1}
 """Approximate bytes of a token in a packed file, besides its weights."""
 _HEADER = 260
@@ -166,7 +166,7 @@ def packed_bytes(task: Task, flags: dict[str, Any]) -> float:
     shape = {name: value for name, value in flags.items() if name in StudentSettings.model_fields}
     spec = StudentSpec(flags["student_arch"], StudentSettings(**shape), task.outputs, task.pair, task.kind.by_word)
     shapes = spec.shapes()
-    weights = sum(math.prod(shapes[name]) for name in spec.matrices()) * _BITS / 8
+    weights = sum(math.prod(shapes[name]) for name in spec.matrices()) * _BITS.get(spec.arch, 3) / 8
     vectors = sum(math.prod(shapes[name]) for name in spec.vectors()) * 2
     tokens = flags["vocab_size"] * _TOKEN_BYTES[flags["embedding_type"]]
     return weights + vectors + tokens + _HEADER + sum(len(label.encode()) + 1 for label in task.labels)

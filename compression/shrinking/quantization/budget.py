@@ -22,7 +22,7 @@ from scipy.special import entr
 from common.errors import UserError
 from common.progress import say
 from compression.shrinking.quantization.builder import StudentBuilder
-from compression.shrinking.quantization.scheme import BITS, Scheme, Setting
+from compression.shrinking.quantization.scheme import BITS, CODED_BITS, Scheme, Setting
 from compression.shrinking.step import CPU, CompressionContext
 from compression.students.scoring import encode_split, student_logits
 from compression.students.student import Student
@@ -34,10 +34,10 @@ ROUNDING = 1e-6
 """Tolerance for a loss, in points of a score: floats are not exact."""
 HOPELESS = 3.0
 """Points above --max-loss at which the search for a smaller setting ends: scores fluctuate by less than that."""
-ROOM = 0.99
-"""Share of the budget to use before training: trained codes take about one percent more bytes."""
 RETRY = 0.998
 """Factor on the budget after an attempt with too many bytes, in addition to proportional scaling."""
+_UNDONE = 3
+"""Steps for each matrix that `widened` tries to undo; earlier ones would add too many bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +75,13 @@ def settings_of(
 
 
 def _widths(scheme: Scheme) -> list[Scheme]:
-    """Return the scheme at every number of bits; with affine codes, the ternary scheme too."""
+    """Return the scheme at every number of bits; instead of affine codes, ternary and coded ones too."""
+    if scheme.quantizer == "coded":
+        return [dataclasses.replace(scheme, bits=bits) for bits in CODED_BITS]
     widths = [dataclasses.replace(scheme, bits=bits) for bits in BITS]
     if scheme.quantizer == "affine":
         widths.append(dataclasses.replace(scheme, quantizer="ternary", bits=2))
+        widths += _widths(dataclasses.replace(scheme, quantizer="coded"))
     return widths
 
 
@@ -146,7 +149,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
         index = first(len(points), lambda index: size(points[index]) <= most)
         return points[-1] if index is None else widened(points, index, lambda setting: size(setting) <= most)
 
-    setting = largest(most * ROOM if context.step.tuning else most)
+    setting = largest(most)
     if size(setting) > most:
         raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {size(setting)} bytes")
     while True:
@@ -207,9 +210,10 @@ def first(count: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def widened(points: Sequence[Setting], index: int, fits: Callable[[Setting], bool]) -> Setting:
-    """Return a point with earlier steps of the frontier undone wherever the result still fits, to use all bytes."""
+    """Return a point with earlier steps of the frontier undone wherever the result still fits, to use more bytes."""
     setting = points[index]
-    for before, after in zip(reversed(points[:index]), reversed(points[1 : index + 1]), strict=True):
+    steps = zip(reversed(points[:index]), reversed(points[1 : index + 1]), strict=True)
+    for before, after in itertools.islice(steps, _UNDONE * len(setting)):
         (name,) = (name for name in after if after[name] != before[name])
         if setting[name] == after[name] and fits(wider := {**setting, name: before[name]}):
             setting = wider

@@ -20,6 +20,8 @@ from compression.shrinking.choices import QUANTIZERS
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
+CODED_BITS = (7, 6, 5, 4.5, 4, 3.75, 3.5, 3.25, 3, 2.75, 2.5, 2.25, 2, 1.75, 1.5, 1.25, 1)
+"""Bits of `coded` that are tried: size and error change gradually."""
 POWER = 3
 """Exponent of the errors whose sum is minimised. Squares clip large weights too much: with cubes, logits change
 about half as much at 2 and 3 bits for a whole matrix, and the codes are smaller."""
@@ -29,6 +31,7 @@ FEW = 16
 """Up to this many codes, the zero point is searched for as well."""
 STEPS = 100
 """Maximum number of k-means steps: 256 centroids may keep moving by negligible amounts."""
+MOST_CODES = 256
 Range = tuple[torch.Tensor, torch.Tensor]
 Ranges = Mapping[str, torch.Tensor]
 """The tensors of a quantized matrix other than its codes: scale and zero_point, or codebook, or none in 16 bits."""
@@ -39,13 +42,13 @@ class Scheme:
     """Quantizer, bits per weight, unit with its own range, and how ranges are found: the flags of compress.py."""
 
     quantizer: str = "affine"
-    bits: int = 8
+    bits: float = 8
     granularity: Literal["row", "column", "tensor"] = "row"
     ranges: Literal["fitted", "minmax"] = "fitted"
 
     @property
-    def levels(self) -> int:
-        """Number of values a code can have."""
+    def levels(self) -> float:
+        """Number of values a code can have; of `coded`, the number of equally frequent values with as many bits."""
         return QUANTIZERS[self.quantizer].values or 2**self.bits
 
     def quantize(self, weight: torch.Tensor) -> Matrix:
@@ -66,10 +69,11 @@ class Scheme:
         if "codebook" in ranges:
             codes = nearest(self._groups(weight), ranges["codebook"]).view_as(weight)
             return Codebook(codes.to(torch.uint8), ranges["codebook"])
-        return Affine(codes_of(weight, **ranges, levels=self.levels), ranges["scale"], ranges["zero_point"])
+        levels = MOST_CODES if self.quantizer == "coded" else int(self.levels)
+        return Affine(codes_of(weight, **ranges, levels=levels), ranges["scale"], ranges["zero_point"])
 
     def width(self, weight: torch.Tensor) -> float:
-        """Return the bits of one weight of this matrix: log2 of the number of codes."""
+        """Return the bits of one weight of this matrix: log2 of the number of codes, before entropy coding."""
         return 16.0 if self._in_16_bits(weight) else math.log2(self.levels)
 
     def _in_16_bits(self, weight: torch.Tensor) -> bool:
@@ -96,6 +100,20 @@ def affine(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
     """Return the ranges of evenly spaced values: "fitted" with the least error, "minmax" from smallest to largest."""
     scale, zero_point = (least_error if ranges == "fitted" else minmax)(groups, levels)
     return {"scale": scale, "zero_point": zero_point}
+
+
+def coded(groups: torch.Tensor, levels: float, ranges: str) -> Ranges:
+    """Return the ranges of values as far apart as entropy coding to log2(levels) bits needs.
+
+    Codes of normally distributed weights, `scale` apart, have an entropy of log2(sqrt(2 pi e) deviation / scale) bits.
+    At a given entropy, values without a limit on their number have less error than the best ones of few levels (Gish
+    and Pierce, 1968).
+    """
+    low, high = groups.amin(1, keepdim=True).clamp(max=0.0), groups.amax(1, keepdim=True).clamp(min=0.0)
+    deviation = groups.square().mean(1, keepdim=True).sqrt()
+    least = (high - low) / (MOST_CODES - 2)
+    scale = _short(torch.maximum(deviation * math.sqrt(2 * math.pi * math.e) / levels, least))
+    return {"scale": scale, "zero_point": (-low / scale).round().clamp(0, MOST_CODES - 1).to(torch.uint8)}
 
 
 def codebook(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:

@@ -128,20 +128,23 @@ def test_a_budget_holds_after_training_too(workspace):
 
 
 class Swelling:
-    """Stands for a StudentBuilder and its context: sizes by bits, 7 % more of them after training."""
+    """Stands for a StudentBuilder and its context: sizes by bits, 7 % more of them after training, or less."""
 
     SIZES = {"table": {4: 40, 3: 30}, "x": {8: 8, 4: 4}, "y": {8: 6, 4: 3}}
 
-    def __init__(self):
+    def __init__(self, factor=1.07):
+        self.factor = factor
         self.step = SimpleNamespace(tuning="any")
         self.parent = SimpleNamespace(name="swelling")
         self.name = "swelling"
+        self.student = self.history = None
         self.trained = []
 
     def build(self, setting, tune):
         size = sum(self.SIZES[name][scheme.bits] for name, scheme in setting.items())
-        self.size = round(1000 * size * (1.07 if tune else 1))
+        self.size = round(1000 * size * (self.factor if tune else 1))
         if tune:
+            self.student = setting
             self.trained.append(self.size)
 
     def packed_size(self):
@@ -156,6 +159,19 @@ def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_th
     assert both.trained == [53_500, 47_080]
     with pytest.raises(UserError, match="the smallest file of swelling after training has 39590 bytes"):
         within_bytes(both, both, points, 38_000)
+
+
+@pytest.mark.parametrize(
+    ("most", "trained"), [(44_000, [40_480, 43_240]), (40_000, [36_800]), (41_700, [36_800, 40_480])]
+)
+def test_a_student_that_training_made_small_is_trained_once_more(most, trained):
+    """A file is filled to 97 %, if there is another setting."""
+    steps = [(4, 8, 8), (4, 4, 8), (4, 4, 4), (3, 4, 4)]
+    points = [dict(zip(Swelling.SIZES, (Scheme(bits=bits) for bits in step), strict=True)) for step in steps]
+    both = Swelling(0.92)
+    chosen = within_bytes(both, both, points, most)
+    assert both.trained == trained
+    assert both.student == chosen
 
 
 @pytest.mark.parametrize("epochs", [0, 1])

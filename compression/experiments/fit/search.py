@@ -222,7 +222,7 @@ class Search:
         began = time.perf_counter()
         epoch = student.seconds / student.epochs
         left = (self.packed - self.clock.used) / 2
-        tune = max(0, min(_TUNE_EPOCHS, int(left / (2 * epoch)))) if epoch else _TUNE_EPOCHS
+        tune = max(0, min(_TUNE_EPOCHS, int(left / (3 * epoch)))) if epoch else _TUNE_EPOCHS
         flags = self._flags(student.candidate)
         learning = ("student_arch", "alpha", "only_original_data", "teacher", "loss", "temperature")
         quantized = {

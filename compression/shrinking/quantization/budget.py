@@ -34,8 +34,10 @@ ROUNDING = 1e-6
 """Tolerance for a loss, in points of a score: floats are not exact."""
 HOPELESS = 3.0
 """Points above --max-loss at which the search for a smaller setting ends: scores fluctuate by less than that."""
+FILLED = 0.97
+"""Share of the budget that a trained file has to fill; a smaller one is trained once more, with more bits."""
 RETRY = 0.998
-"""Factor on the budget after an attempt with too many bytes, in addition to proportional scaling."""
+"""Factor on the budget after an attempt with too many or too few bytes, in addition to proportional scaling."""
 _UNDONE = 3
 """Steps for each matrix that `widened` tries to undo; earlier ones would add too many bytes."""
 
@@ -132,7 +134,8 @@ def slope(larger: Option, smaller: Option) -> float:
 def within_bytes(context: CompressionContext, builder: StudentBuilder, points: list[Setting], most: int) -> Setting:
     """Return the setting of least distortion whose packed file has at most `most` bytes; build its student.
 
-    Training changes the size of the packed codes: when the file has become too large, a smaller setting is trained.
+    Training changes the size of the packed codes: when the file has become too large, a smaller setting is trained,
+    and once a larger one when the file has become much smaller.
     Raises UserError, with the smallest possible size, when nothing fits.
     """
     sizes: dict[frozenset[tuple[str, Scheme]], int] = {}
@@ -152,17 +155,23 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
     setting = largest(most)
     if size(setting) > most:
         raise UserError(f"--max-bytes {most}: the smallest file of {context.parent.name} has {size(setting)} bytes")
-    while True:
+    kept: tuple[Setting, Student, list[dict[str, Any]] | None] | None = None
+    for attempt in itertools.count():
         builder.build(setting, tune=True)
         trained = context.packed_size()
         if trained <= most:
-            return setting
-        if setting == points[-1]:
+            kept = setting, context.student, context.history
+        elif kept is None and setting == points[-1]:
             raise UserError(
                 f"--max-bytes {most}: the smallest file of {context.parent.name} after training has {trained} bytes"
             )
-        say(f"{context.name}: {trained:,} bytes after training, above {most:,}: training again with fewer bits")
-        setting = largest(size(setting) * most / trained * RETRY)
+        other = largest(size(setting) * most / trained * RETRY)
+        if kept is not None and (attempt or trained >= FILLED * most or not context.step.tuning or other == setting):
+            break
+        say(f"{context.name}: {trained:,} bytes of {most:,} after training: training again with other bits")
+        setting = other
+    setting, context.student, context.history = kept
+    return setting
 
 
 def within_loss(context: CompressionContext, builder: StudentBuilder, points: list[Setting], loss: float) -> Setting:

@@ -248,7 +248,8 @@ def test_a_packed_file_needs_the_libraries_of_its_requirements_alone(files, tmp_
     code = (
         "import importlib.metadata as m, runpy, sys; sys.argv = sys.argv[1:]\n"
         "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
-        "finally: print(*{d for n in sys.modules for d in m.packages_distributions().get(n, [])}, file=sys.stderr)"
+        "finally: names = m.packages_distributions(); "
+        "print(*{d for n in sys.modules for d in names.get(n, [])}, file=sys.stderr)"
     )
     words = [sys.executable, "-c", code, tiny.ROOT / "predict.py", "--model", files["single"]]
     environment = {**tiny.environment(), "PYTHONPATH": str(tiny.ROOT)}

@@ -114,7 +114,7 @@ def test_a_text_may_have_several_labels(tmp_path, encoder, short):
 def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
     output = tmp_path / "small.fwt"
-    words = ["fit", tmp_path / "reviews.csv", "--max-bytes", 4000, "--minutes", 1, "--output", output, "--cpu"]
+    words = ["fit", tmp_path / "reviews.csv", "--max-bytes", 4000, "--minutes", 0.3, "--output", output, "--cpu"]
     words += ["--no-loadbar", "--workspace", tmp_path / "workspace", "--json"]
     assert run_script("experiment.py", *words) == 0
     first = json.loads(capsys.readouterr().out)
@@ -139,11 +139,11 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
         assert json.loads(second.out) == first
         assert "up to date" in second.err
         assert packed.read_bytes() == output.read_bytes() == content
-    given = {"max_bytes": 4000, "minutes": 1, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
+    given = {"max_bytes": 4000, "minutes": 0.3, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = compression.fit(file=tmp_path / "reviews.csv", **given)
     assert (result.bytes, result.metrics) == (first["bytes"], first["metrics"])
     assert run_script("experiment.py", "list", "--workspace", tmp_path / "workspace") == 0
-    assert "reviews-4000-1min" in capsys.readouterr().out
+    assert "reviews-4000-0.3min" in capsys.readouterr().out
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(220))
     assert run_script("experiment.py", *words) == 2
     assert "the file has changed since" in capsys.readouterr().err

@@ -195,9 +195,9 @@ def fit(
     """Train a packed classifier of at most `max_bytes` on labelled texts, or on a labelled file.
 
     texts: one text or a pair of texts a row, such as a list or a column of a table; labels: a label, a list of labels,
-    a number, or a list of the words' tags a row, None where it is unknown; file: a file of texts and labels, instead of both; settings: those of
-    `experiment.py fit`. Returns the result: its scores, its packed files, and `predict`. Raises UserError as the
-    command does.
+    a number, or a list of the words' tags a row, None where it is unknown; file: a file of texts and labels, instead of
+    both; settings: those of `experiment.py fit`. Returns the result: its scores, its packed files, and `predict`.
+    Raises UserError as the command does.
 
     Example: fit(frame["review"], frame["verdict"], max_bytes=32_000, minutes=5, output="reviews.fwt")
     """

@@ -9,7 +9,7 @@ from common.errors import UserError
 from common.progress import say
 from common.training.models import ModelConfig
 from compression.shrinking.choices import QUANTIZERS
-from compression.shrinking.quantization.budget import settings_of, within_bytes, within_loss
+from compression.shrinking.quantization.budget import frontier, options_of, within_bytes, within_loss
 from compression.shrinking.quantization.builder import StudentBuilder
 from compression.shrinking.quantization.scheme import Scheme
 from compression.shrinking.settings import PARTS, CompressSettings, QuantizeSettings, TuneSettings
@@ -22,7 +22,7 @@ SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 class Quantize(Shrink):
     """Replaces weights by codes of few bits."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings
@@ -73,11 +73,11 @@ class Quantize(Shrink):
         builder = StudentBuilder(context, parts, inputs, how.calibration_rows)
         setting = {name: scheme_of(how, name.split(".")[0]) for name in builder.weights}
         if how.chooses_bits:
-            points = settings_of(context, builder, setting, [part for part in parts if how.bits_of(part)])
+            options = options_of(context, builder, setting, [part for part in parts if how.bits_of(part)])
             if how.max_bytes is not None:
-                setting = within_bytes(context, builder, points, how.max_bytes)
+                setting = within_bytes(context, builder, options, how.max_bytes)
             elif how.max_loss is not None:
-                setting = within_loss(context, builder, points, how.max_loss)
+                setting = within_loss(context, builder, frontier(options), how.max_loss)
         else:
             builder.build(setting, tune=True)
         bits = builder.average_bits(setting)

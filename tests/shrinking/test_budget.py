@@ -20,11 +20,11 @@ from compression.packing import pack_student
 from compression.shrinking.quantization.budget import (
     Option,
     coded_size,
+    filled,
     first,
     frontier,
     hull,
     slope,
-    widened,
     within_bytes,
 )
 from compression.shrinking.quantization.scheme import Scheme
@@ -87,7 +87,20 @@ def test_bytes_left_over_are_used(most, size):
     some = {"a": options([(100, 0), (10, 90)]), "b": options([(20, 0), (5, 3)])}
     points = frontier(some)
     assert [total(point, some)[0] for point in points] == [120, 105, 15]
-    assert total(widened(points, 2, lambda setting: total(setting, some)[0] <= most), some)[0] == size
+    assert total(filled(points[2], some, lambda setting: most - total(setting, some)[0]), some)[0] == size
+
+
+@given(st.lists(CURVES, min_size=1, max_size=3), st.integers(0, 300))
+def test_nothing_that_distorts_less_fits_into_the_bytes_left(curves, most):
+    """Also not an option above the hull, which no point of the frontier has."""
+    some = {f"m{number}": options(curve) for number, curve in enumerate(curves)}
+    start = frontier(some)[-1]
+    chosen = filled(start, some, lambda setting: most - total(setting, some)[0])
+    size, distortion = total(chosen, some)
+    assert (size, distortion) == total(start, some) or (size <= most and distortion < total(start, some)[1])
+    for name, option in ((name, option) for name, options in some.items() for option in options):
+        other, less = total({**chosen, name: option.scheme}, some)
+        assert other > most or less >= distortion
 
 
 @pytest.mark.parametrize(("codes", "size"), [([0, 1, 2, 3] * 50, 200 * 2 / 8 + 2), ([0] * 200, 2)])
@@ -151,14 +164,19 @@ class Swelling:
         return self.size
 
 
+_DISTORTIONS = {"table": {4: 0, 3: 10}, "x": {8: 0, 4: 1}, "y": {8: 0, 4: 1.5}}
+SWELLING = {
+    name: [Option(Scheme(bits=bits), 1000 * size, _DISTORTIONS[name][bits]) for bits, size in sizes.items()]
+    for name, sizes in Swelling.SIZES.items()
+}
+
+
 def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_the_budget():
-    steps = [(4, 8, 8), (4, 4, 8), (4, 4, 4), (3, 4, 4)]
-    points = [dict(zip(Swelling.SIZES, (Scheme(bits=bits) for bits in step), strict=True)) for step in steps]
     both = Swelling()
-    assert [scheme.bits for scheme in within_bytes(both, both, points, 50_000).values()] == [3, 8, 8]
+    assert [scheme.bits for scheme in within_bytes(both, both, SWELLING, 50_000).values()] == [3, 8, 8]
     assert both.trained == [53_500, 47_080]
     with pytest.raises(UserError, match="the smallest file of swelling after training has 39590 bytes"):
-        within_bytes(both, both, points, 38_000)
+        within_bytes(both, both, SWELLING, 38_000)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +184,8 @@ def test_a_student_that_training_made_too_large_is_followed_by_one_that_fills_th
 )
 def test_a_student_that_training_made_small_is_trained_once_more(most, trained):
     """A file is filled to 97 %, if there is another setting."""
-    steps = [(4, 8, 8), (4, 4, 8), (4, 4, 4), (3, 4, 4)]
-    points = [dict(zip(Swelling.SIZES, (Scheme(bits=bits) for bits in step), strict=True)) for step in steps]
     both = Swelling(0.92)
-    chosen = within_bytes(both, both, points, most)
+    chosen = within_bytes(both, both, SWELLING, most)
     assert both.trained == trained
     assert both.student == chosen
 

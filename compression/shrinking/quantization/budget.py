@@ -28,7 +28,7 @@ from compression.students.scoring import encode_split, student_logits
 from compression.students.student import Student
 from compression.students.weights import Dense, Matrix, replace_matrix
 
-ROWS = 500
+ROWS = 300
 """Rows of validation that distortion is measured on, at most."""
 ROUNDING = 1e-6
 """Tolerance for a loss, in points of a score: floats are not exact."""
@@ -38,8 +38,6 @@ FILLED = 0.97
 """Share of the budget that a trained file has to fill; a smaller one is trained once more, with more bits."""
 RETRY = 0.998
 """Factor on the budget after an attempt with too many or too few bytes, in addition to proportional scaling."""
-_UNDONE = 3
-"""Steps for each matrix that `widened` tries to undo; earlier ones would add too many bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,17 +49,21 @@ class Option:
     distortion: float
 
 
-def settings_of(
+Options = dict[str, list[Option]]
+"""Name of matrix -> the ways to quantize it."""
+
+
+def options_of(
     context: CompressionContext, builder: StudentBuilder, schemes: Mapping[str, Scheme], fixed: Collection[str]
-) -> list[Setting]:
-    """Return the settings to choose from, largest first. The student is left with float weights.
+) -> Options:
+    """Return the ways to quantize each matrix. The student is left with float weights.
 
     schemes: name of matrix -> a scheme whose bits are to be chosen, except in the parts `fixed`.
     """
     held_out = context.held_out
     encoded = encode_split(context.tokenizer, held_out.take(np.arange(min(ROWS, len(held_out)))))
     exact = student_logits(context.student, encoded, CPU, "sensitivity")
-    options: dict[str, list[Option]] = {name: [] for name in schemes}
+    options: Options = {name: [] for name in schemes}
     pairs = [
         (name, scheme)
         for name, asked in schemes.items()
@@ -73,18 +75,16 @@ def settings_of(
         changed = student_logits(context.student, encoded, CPU, f"sensitivity {number}/{len(pairs)}")
         replace_matrix(context.student, name, Dense(builder.weights[name]))
         options[name].append(Option(scheme, coded_size(matrix), float(np.nanmean(np.square(changed - exact)))))
-    return frontier(options)
+    return options
 
 
 def _widths(scheme: Scheme) -> list[Scheme]:
-    """Return the scheme at every number of bits; instead of affine codes, ternary and coded ones too."""
-    if scheme.quantizer == "coded":
-        return [dataclasses.replace(scheme, bits=bits) for bits in CODED_BITS]
-    widths = [dataclasses.replace(scheme, bits=bits) for bits in BITS]
+    """Return the scheme at every number of bits. Below 8 bits coded values have less error in as many bytes than affine
+    ones, which they replace.
+    """
     if scheme.quantizer == "affine":
-        widths.append(dataclasses.replace(scheme, quantizer="ternary", bits=2))
-        widths += _widths(dataclasses.replace(scheme, quantizer="coded"))
-    return widths
+        return [dataclasses.replace(scheme, bits=8), *_widths(dataclasses.replace(scheme, quantizer="coded"))]
+    return [dataclasses.replace(scheme, bits=bits) for bits in (CODED_BITS if scheme.quantizer == "coded" else BITS)]
 
 
 def coded_size(matrix: Matrix) -> float:
@@ -131,13 +131,14 @@ def slope(larger: Option, smaller: Option) -> float:
     return (smaller.distortion - larger.distortion) / (larger.size - smaller.size)
 
 
-def within_bytes(context: CompressionContext, builder: StudentBuilder, points: list[Setting], most: int) -> Setting:
+def within_bytes(context: CompressionContext, builder: StudentBuilder, options: Options, most: int) -> Setting:
     """Return the setting of least distortion whose packed file has at most `most` bytes; build its student.
 
     Training changes the size of the packed codes: when the file has become too large, a smaller setting is trained,
     and once a larger one when the file has become much smaller.
     Raises UserError, with the smallest possible size, when nothing fits.
     """
+    points = frontier(options)
     sizes: dict[frozenset[tuple[str, Scheme]], int] = {}
 
     def size(setting: Setting) -> int:
@@ -150,7 +151,7 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, points: l
     def largest(most: float) -> Setting:
         """Return the largest setting of at most this many bytes before training; if none fits, the smallest one."""
         index = first(len(points), lambda index: size(points[index]) <= most)
-        return points[-1] if index is None else widened(points, index, lambda setting: size(setting) <= most)
+        return points[-1] if index is None else filled(points[index], options, lambda setting: most - size(setting))
 
     setting = largest(most)
     if size(setting) > most:
@@ -218,12 +219,28 @@ def first(count: int, holds: Callable[[int], bool]) -> int | None:
     return bisect.bisect_left(range(count - 1), True, key=holds) if holds(count - 1) else None
 
 
-def widened(points: Sequence[Setting], index: int, fits: Callable[[Setting], bool]) -> Setting:
-    """Return a point with earlier steps of the frontier undone wherever the result still fits, to use more bytes."""
-    setting = points[index]
-    steps = zip(reversed(points[:index]), reversed(points[1 : index + 1]), strict=True)
-    for before, after in itertools.islice(steps, _UNDONE * len(setting)):
-        (name,) = (name for name in after if after[name] != before[name])
-        if setting[name] == after[name] and fits(wider := {**setting, name: before[name]}):
+def filled(setting: Setting, options: Options, room: Callable[[Setting], float]) -> Setting:
+    """Return a setting with options of less distortion, on the hulls or above them, where they fit: as few as possible.
+
+    room: bytes that a setting leaves; negative if it does not fit.
+    """
+    tried: set[tuple[str, Scheme]] = set()
+    while True:
+        left = room(setting)
+        now = {
+            name: next(option for option in some if option.scheme == setting[name]) for name, some in options.items()
+        }
+        better = [
+            (now[name].distortion - option.distortion, name, option.scheme)
+            for name, some in options.items()
+            for option in some
+            if option.distortion < now[name].distortion
+            and option.size - now[name].size <= left
+            and (name, option.scheme) not in tried
+        ]
+        if not better:
+            return setting
+        _, name, scheme = max(better, key=lambda change: change[0])
+        tried.add((name, scheme))
+        if room(wider := {**setting, name: scheme}) >= 0:
             setting = wider
-    return setting

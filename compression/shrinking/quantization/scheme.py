@@ -20,7 +20,7 @@ from compression.shrinking.choices import QUANTIZERS
 from compression.students.weights import Affine, Codebook, Half, Matrix
 
 BITS = (8, 6, 4, 3, 2)
-CODED_BITS = (7, 6, 5, 4.5, 4, 3.75, 3.5, 3.25, 3, 2.75, 2.5, 2.25, 2, 1.75, 1.5, 1.25, 1)
+CODED_BITS = (7, 6, 5, 4.5, 4, 3.5, 3.25, 3, 2.75, 2.5, 2.25, 2, 1.75, 1.5, 1)
 """Bits of `coded` that are tried: size and error change gradually."""
 POWER = 3
 """Exponent of the errors whose sum is minimised. Squares clip large weights too much: with cubes, logits change

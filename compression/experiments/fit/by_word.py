@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,8 @@ _TAG = re.compile(r"O|[BIESLUMW]-\S+")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _EXAMINED = 1000
 """Lines, or rows, that show whether a file has tags."""
+_HEAD = 1024 * 1024
+"""Bytes that show whether a file has questions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _has_tags(lines: Sequence[tuple[int, str]]) -> bool:
     cells = [line.split() for text in texts for _, line in text]
     tags = [words[-1] for words in cells if len(words) > 1]
     fits = sum(map(bool, map(_TAG.fullmatch, tags)))
-    return len(texts) < len(cells) and fits >= 0.95 * len(cells) and bool({OUTSIDE} & {*tags}) and len({*tags}) > 1
+    return len(texts) < len(cells) and fits >= 0.95 * len(cells) and OUTSIDE in tags and len({*tags}) > 1
 
 
 def words_in_columns(table: Table, settings: FitSettings) -> LabelledWords | None:
@@ -121,8 +122,9 @@ def words_in_columns(table: Table, settings: FitSettings) -> LabelledWords | Non
     if settings.kind not in ("auto", TAGS.name) or len(settings.text) > 1 or len(settings.label) > 1:
         return None
     asked = settings.kind == TAGS.name
-    columns = {name: [_items(cell) for cell in table.column(name)] for name in dict.fromkeys(table.header) if name}
-    tags = [name for name in settings.label or columns if name in columns and _are_tags(columns[name], asked)]
+    names = [name for name in dict.fromkeys(table.header) if name]
+    tags = [name for name in settings.label or names if name in names and _are_tags(table.column(name), asked)]
+    columns = {name: [_items(cell) for cell in table.column(name)] for name in names} if tags else {}
     for name, text in itertools.product(tags, settings.text or columns):
         counts = [(len(words), len(labels)) for words, labels in zip(columns.get(text, ()), columns[name], strict=True)]
         both = [pair for pair in counts if all(pair)]
@@ -156,10 +158,11 @@ def _items(cell: Any) -> list[str]:
     return cell.split()
 
 
-def _are_tags(cells: Sequence[list[str]], asked: bool) -> bool:
+def _are_tags(cells: Sequence[Any], asked: bool) -> bool:
     """Return whether the first cells hold tags, with some words outside of entities. asked: kinds alone are tags."""
-    tags = Counter(itertools.chain.from_iterable(cells[:_EXAMINED]))
-    if OUTSIDE not in tags or len(tags) < 2 or all(len(cell) < 2 for cell in cells[:_EXAMINED]):
+    several = [_items(cell) for cell in cells[:_EXAMINED]]
+    tags = set(itertools.chain.from_iterable(several))
+    if OUTSIDE not in tags or len(tags) < 2 or all(len(labels) < 2 for labels in several):
         return False
     return asked or all(map(_TAG.fullmatch, tags))
 
@@ -190,7 +193,7 @@ def questions_in_json(path: Path, settings: FitSettings) -> LabelledWords | None
     if settings.kind not in ("auto", ANSWERS.name) or path.suffix.lower() != ".json":
         return None
     with at_once(), regular_file(path).open("rb") as file:
-        if b'"paragraphs"' not in file.read(_EXAMINED * _EXAMINED):
+        if b'"paragraphs"' not in file.read(_HEAD):
             return None
         if path.stat().st_size > 4 * MOST_BYTES:
             raise UserError(f"{path}: questions of more than {4 * MOST_BYTES:,} bytes; save a part of them")

@@ -79,9 +79,7 @@ def options_of(
 
 
 def _widths(scheme: Scheme) -> list[Scheme]:
-    """Return the scheme at every number of bits. Below 8 bits coded values have less error in as many bytes than affine
-    ones, which they replace.
-    """
+    """Return the scheme at every number of bits; of affine codes 8 bits, below which coded ones have less error."""
     if scheme.quantizer == "affine":
         return [dataclasses.replace(scheme, bits=8), *_widths(dataclasses.replace(scheme, quantizer="coded"))]
     return [dataclasses.replace(scheme, bits=bits) for bits in (CODED_BITS if scheme.quantizer == "coded" else BITS)]
@@ -166,8 +164,10 @@ def within_bytes(context: CompressionContext, builder: StudentBuilder, options: 
             raise UserError(
                 f"--max-bytes {most}: the smallest file of {context.parent.name} after training has {trained} bytes"
             )
+        if kept is not None and (attempt or trained >= FILLED * most or not context.step.tuning):
+            break
         other = largest(size(setting) * most / trained * RETRY)
-        if kept is not None and (attempt or trained >= FILLED * most or not context.step.tuning or other == setting):
+        if kept is not None and other == setting:
             break
         say(f"{context.name}: {trained:,} bytes of {most:,} after training: training again with other bits")
         setting = other
@@ -220,9 +220,9 @@ def first(count: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def filled(setting: Setting, options: Options, room: Callable[[Setting], float]) -> Setting:
-    """Return a setting with options of less distortion, on the hulls or above them, where they fit: as few as possible.
+    """Return a setting that also takes options of less distortion, on the hulls or above them, for as long as they fit.
 
-    room: bytes that a setting leaves; negative if it does not fit.
+    The option that lowers distortion most comes first. room: bytes that a setting leaves; negative if it does not fit.
     """
     tried: set[tuple[str, Scheme]] = set()
     while True:

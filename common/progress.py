@@ -90,6 +90,7 @@ def _tqdm(label: str, **settings: Any) -> tqdm:
         disable=not _shown,
         file=sys.stderr,
         mininterval=interval,
+        delay=0.0 if watched else interval,  # a log has no bars of short work
         maxinterval=max(interval, 10.0),
         dynamic_ncols=True,
         leave=watched,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -34,6 +34,7 @@ _TERMS_FILE = "terms.json"
 class Linear(TeacherStep):
     """A teacher: logistic or ridge regression on tf-idf."""
 
+    version: ClassVar[int] = 2
     seed: int
     arch: str = pydantic.Field(LINEAR, exclude=True)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -103,6 +103,7 @@ class Logits(LogitsStep):
 class CrossFittedLogits(Logits):
     """A linear teacher's logits over train, each row's by a model of the rows of the other folds."""
 
+    version: ClassVar[int] = 2
     folds: int
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class CrossFittedLogits(Logits):
         device, seed = pick_device(context.cpu), read_config(inputs["teacher"]).seed
         teacher = load_teacher(inputs["teacher"], device, pick_dtype(self.precision, device))
         with at_once():
-            logits, _ = cross_fitted(self.task, read_split(inputs["rows"], ""), teacher.features, self.folds, seed)
+            logits = cross_fitted(self.task, read_split(inputs["rows"], ""), teacher.features, self.folds, seed)
         pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
         return {"teacher": context.names["teacher"]}
 

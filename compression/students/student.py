@@ -1,5 +1,7 @@
 """Students: embedding -> encoder -> classifier, for single sentences and pairs."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -7,7 +9,7 @@ from common.errors import UserError
 from compression.runtime.shapes import GATES, TRANSFORMERS
 from compression.students.batch import Batch
 from compression.students.embeddings import make_embedding
-from compression.students.encoders import BagEncoder, BidirectionalEncoder, ConvolutionalEncoder, max_pool
+from compression.students.encoders import BagEncoder, BidirectionalEncoder, ConvolutionalEncoder, counted, max_pool
 from compression.students.layers import Linear
 from compression.students.pairs import PairAlignment, Text, compare, shared_tokens
 from compression.students.settings import StudentSettings
@@ -87,7 +89,11 @@ class Student(nn.Module):
         return self.get_parameter(name)
 
     def _vectors(self, batch: Batch) -> Sentences:
-        return tuple((self.dropout(self.embedding(text.ids)), text.lengths) for text in batch.sentences)
+        """Return the encoder's arguments for each sentence: vectors of tokens, lengths, and for a bag their counts."""
+        texts: Iterable[tuple[torch.Tensor, ...]] = ((text.ids, text.lengths) for text in batch.sentences)
+        if isinstance(self.encoder, BagEncoder):
+            texts = (counted(text.ids, text.lengths) for text in batch.sentences)
+        return tuple((self.dropout(self.embedding(ids)), *others) for ids, *others in texts)
 
     def _texts(self, sentences: Sentences, batch: Batch) -> list[Text]:
         """Return the tokens of each text of the pairs: their states and vectors."""

@@ -22,8 +22,8 @@ from compression.students.spec import StudentSpec
 
 _NORM_EPS = 1e-12
 
-Sentences = tuple[tuple[torch.Tensor, torch.Tensor], ...]
-"""One or two of (vectors [batch, time, dim], lengths int64 [batch])."""
+Sentences = tuple[tuple[torch.Tensor, ...], ...]
+"""One or two of (vectors [batch, time, dim], lengths int64 [batch]); for bags, with counts float32 [batch, time]."""
 
 
 @dataclasses.dataclass(frozen=True)

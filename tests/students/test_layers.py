@@ -63,12 +63,14 @@ def test_a_convolution_is_torchs_and_its_gates_the_second_half(width):
 def test_the_ffn_is_a_mean_a_maximum_or_both(pooling):
     """Without states, it has no last one: with the value that files share between students, it is a mean."""
     student = Student("ffn", StudentSettings(embedding_dim=5, vocab_size=30, pooling=pooling), 2).eval()
+    texts = [1, 2], [7, 0, 7, 3, 7], [4]  # padded with 0, which is also a token
+    ids = torch.tensor([[[token] for token in [*text, 0, 0, 0, 0][:5]] for text in texts])
     with torch.no_grad():
-        vectors = student.embedding.table.weight.dense()[[1, 2]]
-        encoded = student.encode(Batch(torch.tensor([[[1], [2], [0]]]), torch.tensor([2])))
-    mean, most = vectors.mean(0), vectors.amax(0)
-    expected = {"max": most, "both": torch.cat([vectors.sum(0) / 2**0.5, most])}.get(pooling, mean)
-    torch.testing.assert_close(encoded[0], expected)
+        encoded = student.encode(Batch(ids, torch.tensor(list(map(len, texts)))))
+        for text, vector in zip(texts, encoded, strict=True):
+            vectors = student.embedding.table.weight.dense()[text]
+            most, both = vectors.amax(0), torch.cat([vectors.sum(0) / len(text) ** 0.5, vectors.amax(0)])
+            torch.testing.assert_close(vector, {"max": most, "both": both}.get(pooling, vectors.mean(0)))
 
 
 def test_pairs_are_compared_by_their_difference_and_product():

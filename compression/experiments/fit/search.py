@@ -37,14 +37,14 @@ _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 3
 """A slow student is tried if there is time for so many."""
-_SHARE = 0.25
-"""Share of the time left that the training of a kind may take; that of a variation may take all of it."""
+_FIRST, _SHARE = 0.7, 0.25
+"""Shares of the time left that the training of the first and of another kind may take; a variation may take all."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
 """Rows of an epoch, before one was measured."""
 _FEWER = 0.6
-"""A variation with less than this share of the best student's epochs would say little: the search ends."""
+"""A bag with less than this share of the best student's epochs would say little, and is not trained."""
 _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 """Approximate time of an epoch in relation to the first kind's, until one was measured."""
 _MANY_OUTPUTS = 8
@@ -52,6 +52,8 @@ _MANY_OUTPUTS = 8
 _TUNE_EPOCHS, _TUNE_BATCH = 10, 4
 """Epochs of quantization-aware training, and its batch size in relation to that of training, at most 256."""
 _FINALISTS = 2
+_LONG_TEXT = 600
+"""Mean characters of long texts."""
 
 
 class Search:
@@ -64,7 +66,9 @@ class Search:
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
-        self.rows = len(load_split(paths, self.task, "train"))
+        train = load_split(paths, self.task, "train")
+        self.rows = len(train)
+        self.long_texts = sum(map(str.__len__, train.sentence1)) > _LONG_TEXT * self.rows
         self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
         self.epoch_seconds: dict[str, float] = {}
         """Seconds of an epoch, by architecture."""
@@ -79,12 +83,15 @@ class Search:
     def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         dropout = 0.1 if self.rows > 5000 else 0.2
-        kinds = candidates(self.task, self.max_bytes, dropout)
+        kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts)
         for candidate in kinds:
-            if candidate.flags["student_arch"] == "ffn" or self._epochs(candidate) >= _FEWEST_EPOCHS:
-                self._train(candidate, "")
+            share, fewest = _SHARE, _FEWEST_EPOCHS
+            if candidate.flags["student_arch"] == "ffn":
+                share, fewest = (_SHARE, _FEWER * self.ranked()[0].epochs) if self.ranked() else (_FIRST, 1)
+            if self._epochs(candidate, share) >= fewest:
+                self._train(candidate, "", share)
         if not self.ranked():
-            self._train(kinds[0], "", must=True)
+            self._train(kinds[0], "", _SHARE, must=True)
         if not self.ranked():
             raise self.error or UserError(f"{self.stages.settings.file}: no student could be trained")
         improved = True
@@ -92,9 +99,12 @@ class Search:
             improved = False
             for change, candidate in self._changes():
                 before = self.ranked()[0]
-                if self._epochs(candidate, share=1) < _FEWER * before.epochs:
+                epochs = self._epochs(candidate, share=1)
+                if epochs < _FEWER * before.epochs:
                     return self._packed()
-                self._train(candidate, change)
+                if candidate.flags["epochs"] > before.candidate.flags["epochs"] and epochs <= before.epochs:
+                    continue  # there is no time for more epochs
+                self._train(candidate, change, share=1)
                 improved |= self.ranked()[0] is not before
         return self._packed()
 
@@ -116,7 +126,7 @@ class Search:
                 tried.append(candidate.flags)
                 yield change, candidate
 
-    def _epochs(self, candidate: Candidate, share: float = _SHARE) -> int:
+    def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
         steps = math.ceil(self.rows / self.batch_size)
         usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
@@ -126,19 +136,21 @@ class Search:
         epoch = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
         return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
 
-    def _train(self, candidate: Candidate, change: str, must: bool = False) -> None:
-        """Train a candidate, if there is time, and add it with its score to the trained ones. must: for one epoch."""
+    def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
+        """Train a candidate in a share of the time left, and add it with its score to the trained ones.
+
+        must: train it for one epoch, whatever time is left.
+        """
         name = f"{candidate.student.replace(' ', '-')}-{self.max_bytes}-{len(self.trained) + 1}"
         student = self.state.decide(
-            f"{TRAINED} {name}", Trained, lambda: self._distilled(name, candidate, change, must)
+            f"{TRAINED} {name}", Trained, lambda: self._distilled(name, candidate, change, share, must)
         )
         self.trained.append(student)
         if student.seconds:
             self.epoch_seconds[candidate.flags["student_arch"]] = student.seconds / student.epochs
 
-    def _distilled(self, name: str, candidate: Candidate, change: str, must: bool) -> Trained:
-        """Return a candidate with its result, or with a note on why there is none. must: train it for one epoch."""
-        share = 1 if change else _SHARE
+    def _distilled(self, name: str, candidate: Candidate, change: str, share: float, must: bool) -> Trained:
+        """Return a candidate with its result, or with a note on why there is none. share, must: as in `_train`."""
         epochs = 1 if must else self._epochs(candidate, share)
         student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
         if epochs < 1:

@@ -7,6 +7,7 @@ time, a fine-tuned encoder joins.
 
 from __future__ import annotations
 
+import collections
 import json
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
 from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
-from common.teachers.linear import temperature_of
+from common.teachers.linear import MANY_CHARACTERS, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
 from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
@@ -33,6 +34,8 @@ from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEA
 FOLDS = 4
 _LEAST_SECONDS = 30.0
 """With less time left, no encoder is loaded."""
+_MOST_TEXTS_A_SECOND = collections.defaultdict(lambda: 10_000, cpu=400)
+"""Texts that a fast device reads a second, by its type; loading an encoder takes some seconds."""
 _UNTIL, _STOPPED = 0.45, 0.5
 """Shares of the whole time at which teachers should be built, and at which one that takes longer is stopped: students
 have at least half of the time."""
@@ -131,11 +134,12 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     """
     settings, clock, task = stages.settings, stages.clock, stages.task
     teachers = _Teachers(stages, train)
-    if not task.kind.by_word:
-        teachers.build(LINEAR, FOLDS, arch="linear")
     texts = [text for column in train.sentences() for text in column]
+    if not task.kind.by_word and _linear_seconds(texts, task.outputs) < teachers.left(_STOPPED):
+        teachers.build(LINEAR, FOLDS, arch="linear")
     seconds = float("inf")
-    if clock.left > _LEAST_SECONDS:
+    device = pick_device(settings.cpu).type
+    if clock.left > _LEAST_SECONDS and len(texts) / _MOST_TEXTS_A_SECOND[device] < teachers.left(_UNTIL):
         with at_once():
             seconds = _encoder_seconds(stages, texts)
     if seconds < teachers.left(_UNTIL) and not task.kind.by_word:
@@ -181,6 +185,13 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
 
 def _in_words(scores: dict[tuple[str, ...], float]) -> str:
     return "; ".join(f"{' and '.join(names)} {100 * value:.1f}" for names, value in scores.items())
+
+
+def _linear_seconds(texts: list[str], outputs: int) -> float:
+    """Return the seconds in which a usual computer fits a linear teacher and gets its logits of train."""
+    characters = sum(map(str.__len__, texts))
+    features = 0.25 if characters > MANY_CHARACTERS else 1.15  # of a text, in relation to its characters
+    return 1e-6 * characters * (1.5 + 0.17 * features * outputs)
 
 
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:

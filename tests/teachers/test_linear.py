@@ -146,7 +146,7 @@ def test_parts_of_words_are_left_out_of_much_text(monkeypatch):
     train = rows(LABELS, texts_of(8), np.arange(24) % 3)
     few, many = TfIdf(), TfIdf()
     few.fit(train)
-    monkeypatch.setattr(linear, "MANY_CHARACTERS", 100)
+    monkeypatch.setattr(linear, "_MANY_CHARACTERS", 100)
     many.fit(train)
     assert (len(few.counters), len(many.counters)) == (2, 1)
     assert many.counters[0].terms == few.counters[0].terms

@@ -15,6 +15,7 @@ from common.data.split import Split, load_split
 from common.data.tasks import Task
 from common.progress import say
 from common.stopping import at_once
+from common.teachers.linear import counts_parts
 from common.training.metrics import score
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.stages import Stages
@@ -53,7 +54,10 @@ def _linear(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float]
     if not stages.settings.paths.model(stages.task.name, LINEAR).exists():
         return {}, ""
     rows = stages.run("baselines", "evaluate", model_name=LINEAR)
-    return rows[0]["metrics"], "words, pairs of words, characters"
+    counted = ["words", "pairs of words"]
+    if counts_parts([text for column in train.sentences() for text in column]):
+        counted.append("characters")
+    return rows[0]["metrics"], ", ".join(counted)
 
 
 def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float], str]:

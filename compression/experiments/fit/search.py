@@ -68,7 +68,7 @@ class Search:
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
         train = load_split(paths, self.task, "train")
         self.rows = len(train)
-        self.long_texts = sum(map(str.__len__, train.sentence1)) > _LONG_TEXT * self.rows
+        self.long_texts = sum(map(len, train.sentence1)) > _LONG_TEXT * self.rows
         self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
         self.epoch_seconds: dict[str, float] = {}
         """Seconds of an epoch, by architecture."""

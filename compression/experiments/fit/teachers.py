@@ -24,7 +24,7 @@ from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
 from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
-from common.teachers.linear import MANY_CHARACTERS, temperature_of
+from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
 from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
@@ -189,9 +189,8 @@ def _in_words(scores: dict[tuple[str, ...], float]) -> str:
 
 def _linear_seconds(texts: list[str], outputs: int) -> float:
     """Return the seconds in which a usual computer fits a linear teacher and gets its logits of train."""
-    characters = sum(map(str.__len__, texts))
-    features = 0.25 if characters > MANY_CHARACTERS else 1.15  # of a text, in relation to its characters
-    return 1e-6 * characters * (1.5 + 0.17 * features * outputs)
+    features = 1.15 if counts_parts(texts) else 0.25  # of a text, in relation to its characters
+    return 1e-6 * sum(map(len, texts)) * (1.5 + 0.17 * features * outputs)
 
 
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:

@@ -67,11 +67,21 @@ def test_every_kind_is_trained_then_the_best_is_varied(searched):
 
 
 def test_slow_students_are_left_out_and_one_is_always_trained(searched):
-    chosen, best, _ = searched(lambda flags: 100.0, lambda flags: 0.5)
-    assert best.epochs == 1
+    chosen, best, clock = searched(lambda flags: 100.0, lambda flags: 0.5)
+    assert best.note == "stopped early"
+    assert clock.used <= 0.8 * 300 + 1
     assert [student.candidate.student for student in chosen.trained if student.score is not None] == [
         best.candidate.student
     ]
+
+
+@pytest.mark.parametrize("epoch", [1.0, 3.0, 6.0])
+def test_bags_without_time_for_as_many_epochs_as_the_best_are_not_trained(searched, epoch):
+    chosen, _, _ = searched(lambda flags: epoch, lambda flags: 0.5)
+    first, *others = chosen.trained
+    assert first.epochs >= 20
+    assert all(bag.epochs >= 0.6 * first.epochs for bag in others if bag.candidate.flags["student_arch"] == "ffn")
+    assert all(bag.epochs > first.epochs for bag in others if bag.change == "more epochs")
 
 
 def test_a_machine_that_becomes_slower_gets_shorter_trainings(searched):

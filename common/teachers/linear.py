@@ -245,8 +245,7 @@ def cross_fitted(
         heads = list(threads.map(fit, range(folds)))
     out_of_fold = np.empty((len(train), task.outputs), np.float32)
     unlabelled = np.flatnonzero(~train.labelled)
-    if len(unlabelled):
-        out_of_fold[unlabelled] = np.mean([head(matrix[unlabelled]) for head in heads], axis=0)
+    out_of_fold[unlabelled] = np.mean([head(matrix[unlabelled]) for head in heads], axis=0)
     for fold, head in enumerate(heads):
         held_out = rows[fold_of == fold]
         out_of_fold[held_out] = head(matrix[held_out])

@@ -100,7 +100,7 @@ def counted(ids: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, tor
     ids: int64 [batch, time, width]; lengths: int64 [batch]. The number of different tokens is int64 [batch]; how often
     each occurs is float32 [batch, time], 0 where padded. Tokens of several integers are left as they are.
     """
-    present = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    present = padding_mask(ids, lengths)[..., 0]
     if ids.shape[2] > 1:
         return ids, lengths, present.float()
     ordered = ids[..., 0].masked_fill(~present, torch.iinfo(ids.dtype).max).sort(1).values

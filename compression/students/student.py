@@ -1,6 +1,6 @@
 """Students: embedding -> encoder -> classifier, for single sentences and pairs."""
 
-from collections.abc import Iterable
+import itertools
 
 import torch
 from torch import nn
@@ -90,9 +90,9 @@ class Student(nn.Module):
 
     def _vectors(self, batch: Batch) -> Sentences:
         """Return the encoder's arguments for each sentence: vectors of tokens, lengths, and for a bag their counts."""
-        texts: Iterable[tuple[torch.Tensor, ...]] = ((text.ids, text.lengths) for text in batch.sentences)
+        texts = ((text.ids, text.lengths) for text in batch.sentences)
         if isinstance(self.encoder, BagEncoder):
-            texts = (counted(text.ids, text.lengths) for text in batch.sentences)
+            texts = itertools.starmap(counted, texts)
         return tuple((self.dropout(self.embedding(ids)), *others) for ids, *others in texts)
 
     def _texts(self, sentences: Sentences, batch: Batch) -> list[Text]:

@@ -85,9 +85,12 @@ class Search:
         dropout = 0.1 if self.rows > 5000 else 0.2
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts)
         for candidate in kinds:
-            share, fewest = _SHARE, _FEWEST_EPOCHS
-            if candidate.flags["student_arch"] == "ffn":
-                share, fewest = (_SHARE, _FEWER * self.ranked()[0].epochs) if self.ranked() else (_FIRST, 1)
+            if candidate.flags["student_arch"] != "ffn":
+                share, fewest = _SHARE, _FEWEST_EPOCHS
+            elif self.ranked():
+                share, fewest = _SHARE, _FEWER * self.ranked()[0].epochs
+            else:
+                share, fewest = _FIRST, 1
             if self._epochs(candidate, share) >= fewest:
                 self._train(candidate, "", share)
         if not self.ranked():

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import huggingface_hub
 import pytest
 import tiny
 import torch
@@ -17,6 +18,7 @@ from common.kinds.registry import LABELS
 from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
 from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import resolve
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_masked_lm, load_teacher
 from common.training.checkpoint import load_tensors, save_tensors
@@ -81,6 +83,19 @@ def test_a_masked_language_model_that_lacks_tensors_is_refused_by_name(tmp_path)
     for load in (load_general, lambda source: load_masked_lm(source, CPU, tmp_path)):
         with pytest.raises(UserError, match=r"its weights lack .*query\.weight$"):
             load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody/nothing", "no encoder nobody/nothing: it is not a folder, was not downloaded before, and http://127"),
+        ("no spaces", "no encoder no spaces: Repo id must use alphanumeric chars"),
+    ],
+)
+def test_a_hub_that_cannot_be_reached_is_asked_once(tmp_path, monkeypatch, name, message):
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match=message):
+        resolve(name, tmp_path)
 
 
 def test_a_new_head_and_a_pooler_may_be_missing(copied):

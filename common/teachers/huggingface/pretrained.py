@@ -1,5 +1,7 @@
 """Encoders and their tokenizers as Hugging Face saves them: found, loaded, and checked to be whole."""
 
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from common.teachers.packages import minilm, mpnet
 from common.training.models import WEIGHTS_FILE
 
 SUBFOLDER = "huggingface"
+_SECONDS = 10
+"""Time after which a hub that does not answer cannot be reached."""
 _NAMED = 4
 """How many tensors a message names."""
 
@@ -20,7 +24,8 @@ def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
     """Return (folder or hub name for transformers, short name) of an --arch: minilm, mpnet, a folder, or a hub name.
 
     downloads: folder to unpack mpnet in; None if the encoder was resolved before. Raises UserError when the packages of
-    minilm or mpnet are not installed, or a folder does not hold a model.
+    minilm or mpnet are not installed, a folder does not hold a model, or a hub name was not downloaded before and the
+    hub cannot be reached.
     """
     if arch == "minilm":
         return str(minilm()), arch
@@ -36,7 +41,31 @@ def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
         return str(source), folder_name(folder)
     if arch.startswith((".", "/", "~")):
         raise UserError(f"--arch {arch}: no such folder")
+    if downloads:
+        _check_hub(arch)
     return arch, arch.rsplit("/", 1)[-1]
+
+
+def _check_hub(name: str) -> None:
+    """Raise UserError if a model is not in the hub's cache and the hub cannot be reached: its own client would retry
+    for a minute."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return
+        with urllib.request.urlopen(constants.ENDPOINT, timeout=_SECONDS):
+            pass
+    except HFValidationError as error:
+        raise UserError(f"no encoder {name}: {first_line(error)}") from error
+    except urllib.error.HTTPError:
+        pass  # it answers
+    except OSError as error:
+        raise UserError(
+            f"no encoder {name}: it is not a folder, was not downloaded before, and {constants.ENDPOINT} cannot be "
+            f"reached ({first_line(error)})"
+        ) from error
 
 
 def load_pretrained(

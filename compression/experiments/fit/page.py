@@ -12,12 +12,14 @@ from common.data.tasks import Task
 from common.kinds.multilabel import JOINED_BY
 from compression.analysis.pictures import COLOURS, svg_markup
 from compression.evaluation.predictions import Predictions
+from compression.experiments.fit.evidence import evidence
 from compression.experiments.fit.result import Analysis, Answered, FitResult, LabelScore, Mistake
 from compression.experiments.report import write_report
 from compression.experiments.report.page import Extension
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
 from compression.experiments.report.table import Head, Line, Table, number_entry, text_entry
+from compression.inference.classifier import Classifier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,8 +32,8 @@ _LABELS = 20
 _THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 
-def analyse(task: Task, split: Split, predictions: Predictions) -> Analysis:
-    """Return the analysis of the predictions for a split's rows."""
+def analyse(task: Task, split: Split, predictions: Predictions, model: Classifier) -> Analysis:
+    """Return the analysis of a model's predictions for a split's rows."""
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     rows = np.flatnonzero(predictions.labelled)
@@ -43,8 +45,9 @@ def analyse(task: Task, split: Split, predictions: Predictions) -> Analysis:
         return Analysis(mistakes=_mistakes(task, split, predictions, rows[np.argsort(-errors, kind="stable")]))
     indices = np.arange(len(task.labels))
     scored = precision_recall_fscore_support(labels, choices, labels=indices, zero_division=0.0)
+    words = evidence(model, list(zip(*split.sentences(), strict=True)))
     per_label = [
-        LabelScore(label=label, precision=precision, recall=recall, f1=f1, rows=count)
+        LabelScore(label=label, precision=precision, recall=recall, f1=f1, rows=count, words=words.get(label, ()))
         for label, precision, recall, f1, count in zip(task.labels, *scored, strict=True)
     ]
     counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
@@ -113,14 +116,22 @@ def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, re
 
 
 def labels_table(analysis: Analysis) -> Table:
-    """Return a table of precision, recall, F1 and rows of each label, the lowest F1 first; no lines for numbers."""
-    heads = [Head(("Label",), numeric=False), *(Head((name,)) for name in ("Precision, %", "Recall, %", "F1, %"))]
+    """Return a table of each label's scores, rows and words, the lowest F1 first; no lines for numbers."""
+    names = ("Label", "Precision, %", "Recall, %", "F1, %", "Rows", "Words for it")
     lines = [
-        Line([text_entry(one.label), *(number_entry(share, ".1%") for share in shares), number_entry(one.rows)])
+        Line(
+            [
+                text_entry(one.label),
+                number_entry(one.precision, ".1%"),
+                number_entry(one.recall, ".1%"),
+                number_entry(one.f1, ".1%"),
+                number_entry(one.rows),
+                text_entry(", ".join(one.words)),
+            ]
+        )
         for one in sorted(analysis.per_label, key=lambda label: label.f1)
-        for shares in [(one.precision, one.recall, one.f1)]
     ]
-    return Table("Labels of the test rows", [*heads, Head(("Rows",))], lines)
+    return Table("Labels of the test rows", [Head((name,), name not in (names[0], names[-1])) for name in names], lines)
 
 
 def _tried_table(result: FitResult) -> Table:

@@ -37,13 +37,17 @@ class Packed(Settings):
 
 
 class LabelScore(Settings):
-    """How well one label is predicted, in [0, 1]. rows: that have the label."""
+    """How well one label is predicted, in [0, 1].
+
+    rows: that have the label; words: of the test rows, that speak most for it.
+    """
 
     label: str
     precision: float
     recall: float
     f1: float
     rows: int
+    words: tuple[str, ...] = ()
 
 
 class Mistake(Settings):

@@ -19,6 +19,7 @@ from common.progress import say, side_task
 from common.stopping import at_once
 from common.store.files import file_sha256
 from common.tables import text_table
+from common.teachers.finetune import backend
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.predictions import find_scores, read_predictions
@@ -38,6 +39,7 @@ from compression.experiments.fit.students import candidates
 from compression.experiments.fit.teachers import Taught, teach
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
+from compression.inference.predict import load_classifier
 
 _ROWS_A_SECOND = {**dict.fromkeys(KINDS, 400), TAGS.name: 60, ANSWERS.name: 10}
 """Rows of the file that are used, for each second of the time limit, by kind of task."""
@@ -112,7 +114,8 @@ def run_fit(
 
 
 def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Opening:
-    """Write the task's rows and YAML file. Returns the opening."""
+    """Write the task's rows and YAML file. Returns the opening. Raises UserError if the encoder is missing."""
+    backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
     notes, usable = [*contents.notes], len(contents.values)
     most = max(1000, int(_ROWS_A_SECOND[contents.kind] * settings.seconds))
     if usable > most:
@@ -219,7 +222,8 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     analysis = Analysis()
     with side_task("the analysis of the answers"):
         row = next(row for row in rows if row["model"] == sizes[chosen].model)
-        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row))
+        model = load_classifier(paths, str(paths.packed(task.name, row["model"])), task.argument, cpu=True)
+        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row), model)
     result = FitResult(
         name=settings.experiment,
         file=paths.relative(settings.file),

@@ -1,5 +1,6 @@
 """The report of a fit, on made answers."""
 
+import dataclasses
 import re
 from types import SimpleNamespace
 
@@ -10,11 +11,13 @@ from page_rows import row
 from common.data.split import Split
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from compression.evaluation.predictions import Predictions
+from compression.experiments.fit.evidence import evidence
 from compression.experiments.fit.page import analyse, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, LabelScore, Packed
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Candidate, Trained
 from compression.experiments.report.record import ExperimentRecord
+from compression.inference.classifier import Classifier
 
 NAMES = ("bus", "tram", "<b>boat</b>")
 
@@ -25,7 +28,15 @@ def analysis(labels, choices, probabilities=None, kind=LABELS, texts=None):
     texts = texts or [f"text {i}" for i in range(len(labels))]
     probabilities = None if probabilities is None else np.array(probabilities, np.float32)
     split = Split(texts, None, labels, np.arange(len(labels)), kind)
-    return analyse(task, split, Predictions(labels, np.array(choices), kind, probabilities))
+    return analyse(task, split, Predictions(labels, np.array(choices), kind, probabilities), FINDS_WHEELS)
+
+
+def probability_of_bus(texts):
+    shares = np.array([[0.1 + 0.4 * ("wheels" in text) + 0.2 * ("Four" in text)] for (text,) in texts])
+    return np.hstack([shares, 0.6 - shares, np.zeros_like(shares)])
+
+
+FINDS_WHEELS = Classifier("made", "made", NAMES, False, LABELS, probability_of_bus)
 
 
 def test_labels_are_counted_and_confident_mistakes_come_first():
@@ -45,6 +56,29 @@ def test_labels_are_counted_and_confident_mistakes_come_first():
     assert shares[0.5] == (1, 0.4)
     assert shares[0.8] == (0.6, pytest.approx(2 / 3))
     assert shares[0.95] == (0.4, 0.5)
+
+
+def test_words_without_which_a_label_is_less_probable_speak_for_it():
+    texts = ["Four wheels, (wheels)", "on wheels", "it swims", ""]
+    assert [one.words for one in analysis([0, 0, 1, 2], [0] * 4, [1] * 4, texts=texts).per_label] == [
+        ("wheels", "four"),
+        (),
+        (),
+    ]
+    assert evidence(FINDS_WHEELS, [("on wheels",)]) == {"bus": ("wheels",)}
+    assert evidence(FINDS_WHEELS, []) == {}
+
+
+def test_long_texts_are_not_read_once_for_each_word_beyond_a_limit():
+    read = []
+
+    def probabilities(texts):
+        read.extend(texts)
+        return probability_of_bus(texts)
+
+    evidence(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 100)
+    assert sum(len(text) for (text,) in read) < 6_000_000
+    assert len(read) > 1000
 
 
 def test_nothing_is_answered_above_every_probability_and_at_most_20_mistakes_are_listed():

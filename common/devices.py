@@ -30,15 +30,17 @@ def cpu_cores() -> int:
 
 @contextlib.contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Let PyTorch use this number of CPU threads in the block."""
+    """Let PyTorch, NumPy and SciPy use this number of CPU threads in the block."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    with threadpool_limits(number):
+        torch.set_num_threads(number)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def gpu_count(cpu: bool) -> int:

@@ -123,11 +123,18 @@ def finetune(settings: FinetuneSettings) -> Path:
         raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
     if settings.max_updates is not None and not is_fairseq(settings.arch):
         raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
-    source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     check_no_overlap(tasks_seen(settings.arch), task, settings.paths)
+    step = step_of(settings)
+    return step.make(settings, settings.model_name or step.arch)
+
+
+def step_of(settings: FinetuneSettings) -> TeacherStep:
+    """Return the step that trains a teacher from an encoder. Raises UserError if the encoder is missing."""
+    task = load_task(settings.task)
+    source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
     if settings.frozen:
         check_kind(task)
-        frozen = Frozen(
+        return Frozen(
             task=task,
             arch=f"{arch}-frozen",
             seed=settings.seed,
@@ -136,7 +143,6 @@ def finetune(settings: FinetuneSettings) -> Path:
             source=source,
             encoder=settings.encoder,
         )
-        return frozen.make(settings, settings.model_name or frozen.arch)
     step: type[Finetune] = FairseqFinetune if is_fairseq(settings.arch) else Finetune
     finetuned = step(
         task=task,
@@ -146,10 +152,10 @@ def finetune(settings: FinetuneSettings) -> Path:
         source=source,
         encoder=settings.encoder,
     )
-    if settings.teacher is not None:
-        check_loss(task, settings.loss)
-        finetuned = Assist(**dict(finetuned), guidance=settings.part(GuidanceSettings), teacher=settings.teacher)
-    return finetuned.make(settings, settings.model_name or arch)
+    if settings.teacher is None:
+        return finetuned
+    check_loss(task, settings.loss)
+    return Assist(**dict(finetuned), guidance=settings.part(GuidanceSettings), teacher=settings.teacher)
 
 
 def backend(arch: str) -> ModuleType:

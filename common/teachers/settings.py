@@ -36,6 +36,8 @@ class TeacherTraining(Settings):
     """Rows in a batch."""
     max_epochs: int = pydantic.Field(3, gt=0)
     """Passes over the training rows at most; the best one on validation is kept."""
+    stop_after: int | None = pydantic.Field(None, gt=0)
+    """Stop after this many epochs, while the schedule is that of --max-epochs; unset: train for all of them."""
     max_updates: int | None = pydantic.Field(None, gt=0)
     """RoBERTa: steps of the optimizer at most."""
     patience: int = pydantic.Field(2, gt=0)
@@ -118,6 +120,8 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--arch linear learns from labels alone: without --as-is, --adapters, --teacher")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
+        if self.stop_after and is_fairseq(self.arch):
+            raise ValueError("--stop-after is for Hugging Face encoders, not for fairseq's RoBERTa")
         if self.teacher and is_fairseq(self.arch):
             raise ValueError("--teacher is for Hugging Face encoders, not for fairseq's RoBERTa")
         if self.teacher and self.alpha == 1 and not self.augmented:

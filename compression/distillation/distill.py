@@ -69,7 +69,7 @@ from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 class Distill(Step):
     """A student, trained from its initial weights."""
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     task: str
     seed: int

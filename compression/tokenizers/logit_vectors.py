@@ -35,7 +35,7 @@ def logit_vectors(texts: EncodedText, logits: np.ndarray, rows: int, dim: int, s
     lengths = texts.lengths
     text_of = np.repeat(np.arange(len(texts)), lengths)
     counts = csr_array((1 / np.sqrt(lengths)[text_of], (text_of, texts.ids[:, 0])), (len(texts), rows))
-    ridge = Ridge(alpha=_PENALTY, fit_intercept=False, solver="sparse_cg", tol=1e-3).fit(counts, targets)
+    ridge = Ridge(alpha=_PENALTY, fit_intercept=False, solver="sparse_cg", tol=1e-2).fit(counts, targets)
     vectors = np.random.default_rng(seed).normal(0, _SMALL, (rows, dim)).astype(np.float32)
     learned = ridge.coef_.reshape(components, rows).T
     vectors[:, :components] = learned * (_SPREAD / max(learned.std(), 1e-9))

@@ -88,6 +88,7 @@ def train(
         state_file=context.work / STATE_FILE,
         schedule=linear_schedule(settings.warmup),
         scaler=torch.amp.GradScaler(device.type, enabled=dtype == torch.float16),
+        stop_after=settings.stop_after,
         label=f"fine-tuning {context.name}",
     )
     write_json(begun_with, precision)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from compression.inference.classifier import Classifier, Sentences
 from compression.inference.explain import MOST_WORDS, leave_one_out
 
-_CHARACTERS = 5_000_000
-"""Characters that the student reads for this: some seconds."""
+_CHARACTERS = 1_000_000
+"""Characters that the student reads for this: about a second."""
 _WORDS = 8
 """Words of a label."""
 

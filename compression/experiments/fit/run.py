@@ -14,6 +14,7 @@ from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
+from common.devices import threads
 from common.kinds.registry import ANSWERS, KINDS, MULTILABEL, TAGS
 from common.progress import say, side_task
 from common.stopping import at_once
@@ -196,7 +197,8 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     for number, max_bytes in enumerate(settings.max_bytes):
         until = clock.used + clock.left / (len(settings.max_bytes) - number)
         search = Search(stages, max_bytes, taught, end=until - reserve, packed=until - reserve / 3)
-        winner = search.run()
+        with threads(1):  # of small students, each operation is too short for several
+            winner = search.run()
         tried += search.trained
         packed = paths.packed(task.name, winner.model)
         write_output(packed, settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail

@@ -16,11 +16,9 @@ import numpy as np
 import torch
 
 from common.data.split import load_split
-from common.devices import threads
 from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime
-from common.training.loop import STATE_FILE, epochs_done
 from common.training.metrics import main_score
 from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
@@ -37,8 +35,8 @@ _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 3
 """A slow student is tried if there is time for so many."""
-_FIRST, _SHARE = 0.7, 0.25
-"""Shares of the time left that the training of the first and of another kind may take; a variation may take all."""
+_BAG_SHARE, _SHARE = 0.7, 0.25
+"""Shares of the time left that the training of a bag and of another kind may take; a variation may take all."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
@@ -85,12 +83,9 @@ class Search:
         dropout = 0.1 if self.rows > 5000 else 0.2
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts)
         for candidate in kinds:
-            if candidate.flags["student_arch"] != "ffn":
-                share, fewest = _SHARE, _FEWEST_EPOCHS
-            elif self.ranked():
-                share, fewest = _SHARE, _FEWER * self.ranked()[0].epochs
-            else:
-                share, fewest = _FIRST, 1
+            share, fewest = _SHARE, float(_FEWEST_EPOCHS)
+            if candidate.flags["student_arch"] == "ffn":
+                share, fewest = _BAG_SHARE, _FEWER * self.ranked()[0].epochs if self.ranked() else 1
             if self._epochs(candidate, share) >= fewest:
                 self._train(candidate, "", share)
         if not self.ranked():
@@ -163,10 +158,9 @@ class Search:
         limit = None if must else min(1, _OVER * share) * self.left + 1
         began = time.perf_counter()
         try:
-            with threads(1):  # of small students, each operation is too short for several
-                self.stages.run("students", "compress", limit, **flags)
+            self.stages.run("students", "compress", limit, **flags)
         except OutOfTime:
-            epochs = self._stopped_early(flags)
+            epochs = self.stages.run_stopped("students", "compress", Distill.of, flags)
             if not epochs:
                 seconds = time.perf_counter() - began
                 return student.model_copy(
@@ -180,19 +174,6 @@ class Search:
         student = student.model_copy(update={**self._validated(name), "seconds": time.perf_counter() - began})
         say(f"[{self.clock.used:.0f} s] {student.in_words}: {student.score:.4f} on validation, {student.seconds:.0f} s")
         return student
-
-    def _stopped_early(self, flags: dict[str, Any]) -> int:
-        """End a stopped training after the epochs that it has completed, with the best one's weights.
-
-        Returns their number; with none, nothing is done.
-        """
-        store, stopped = self.stages.settings.paths, Distill.of(self.stages.job("compress", flags).settings())
-        epochs = epochs_done(store.unfinished(stopped) / STATE_FILE)
-        if epochs:
-            flags = {**flags, "stop_after": epochs}
-            store.continue_as(stopped, Distill.of(self.stages.job("compress", flags).settings()))
-            self.stages.run("students", "compress", None, **flags)
-        return epochs
 
     def _flags(self, candidate: Candidate) -> dict[str, Any]:
         """Return a candidate's flags of compress.py."""

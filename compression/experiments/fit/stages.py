@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 from common.config import Settings
 from common.data.tasks import Task
 from common.progress import quietly
 from common.stopping import time_limit
+from common.store.step import Step
 from common.teachers.finetune import finetune
+from common.training.loop import STATE_FILE, epochs_done
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.fit.settings import FitSettings
@@ -64,3 +67,17 @@ class Stages:
             jobs = done.jobs if record in done.jobs else (*done.jobs, record)
             total = round(done.seconds.get(stage, 0.0) + time.perf_counter() - started, 2)
             self.state.save("stages", Done(jobs=jobs, seconds={**done.seconds, stage: total}))
+
+    def run_stopped(self, stage: str, kind: str, step_of: Callable[[Any], Step], flags: dict[str, Any]) -> int:
+        """End a stopped training after the epochs that it has completed, with the best one's weights.
+
+        step_of: settings of this kind of job -> the step that trains. Returns the number of epochs; with none, nothing
+        is done.
+        """
+        store, stopped = self.settings.paths, step_of(self.job(kind, flags).settings())
+        epochs = epochs_done(store.unfinished(stopped) / STATE_FILE)
+        if epochs:
+            flags = {**flags, "stop_after": epochs}
+            store.continue_as(stopped, step_of(self.job(kind, flags).settings()))
+            self.run(stage, kind, None, **flags)
+        return epochs

@@ -38,8 +38,8 @@ _BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15, "weight_
 _PIECES = {"embedding_type": "bpe", "bpe_source": "train"}
 _SINGLE: dict[str, dict[str, Any]] = {
     "n-grams": {**_BAG, "embedding_type": "ngrams"},
-    "words": {**_BAG, "embedding_type": "ngrams", "ngrams": "words"},
     "byte pairs": {**_BAG, **_PIECES},
+    "words": {**_BAG, "embedding_type": "ngrams", "ngrams": "words"},
     "BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "word_dropout": 0.15},
 }
 _PAIRS: dict[str, dict[str, Any]] = {

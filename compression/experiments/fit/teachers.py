@@ -21,7 +21,7 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
-from common.teachers.finetune import backend
+from common.teachers.finetune import backend, step_of
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
@@ -42,8 +42,10 @@ _MAX_TOKENS, _CONTEXT_TOKENS = 128, 320
 """Tokens of a text, and of a question and its context together, that an encoder reads."""
 _BATCHES = 4
 """Batches of texts whose time is measured before the encoder reads all of them."""
-_EPOCHS, _BACKWARD = 3, 3.0
-"""Epochs of fine-tuning, and the time of a training step in relation to a forward pass."""
+_FEWEST_EPOCHS, _MOST_EPOCHS = 2, 3
+"""Epochs of fine-tuning."""
+_BACKWARD = 3.0
+"""Time of a training step in relation to a forward pass."""
 
 
 class Taught(Settings):
@@ -70,24 +72,38 @@ class _Teachers:
         """Return the seconds left until a share of the whole time has passed."""
         return share * self.stages.settings.seconds - self.stages.clock.used
 
-    def build(self, name: str, folds: int | None, **flags: object) -> None:
-        """Build a teacher and its logits of train, unless it takes too long."""
-        out_of_fold = {} if folds is None else {"folds": folds}
+    def build(self, name: str, **flags: object) -> None:
+        """Build a cheap teacher and its logits of train by folds, unless it takes too long."""
         try:
             self.stages.run("teachers", "finetune", self.left(_STOPPED), model_name=name, **flags)
-            self.stages.run(
-                "teachers",
-                "preprocess",
-                self.left(_STOPPED),
-                generate_loss=("processed",),
-                model_name=name,
-                **out_of_fold,
-            )
+            self.read_train(name, folds=FOLDS)
         except OutOfTime:
             return
         except UserError as error:
             say(f"{name}: {error}")
+
+    def fine_tune(self, reading: float, **flags: object) -> None:
+        """Fine-tune the encoder; if it takes too long, the best of its epochs is kept.
+
+        reading: estimated seconds in which it reads train once.
+        """
+        flags["model_name"] = FINE_TUNED
+        try:
+            try:
+                self.stages.run("teachers", "finetune", self.left(_STOPPED) - reading, **flags)
+            except OutOfTime:
+                if not self.stages.run_stopped("teachers", "finetune", step_of, flags):
+                    return
+            self.read_train(FINE_TUNED, seconds=2 * reading)
+        except OutOfTime:
             return
+        except UserError as error:
+            say(f"{FINE_TUNED}: {error}")
+
+    def read_train(self, name: str, seconds: float = 0.0, **flags: object) -> None:
+        """Get a teacher's logits of train. seconds: that it has in any case. Raises OutOfTime."""
+        limit = max(seconds, self.left(_STOPPED))
+        self.stages.run("teachers", "preprocess", limit, generate_loss=("processed",), model_name=name, **flags)
         self.logits[name] = load_logits(self.stages.settings.paths, self.stages.task, name, "train")
 
     def add_answers(self, file: Path, others: tuple[str, ...]) -> np.ndarray | None:
@@ -135,7 +151,7 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     teachers = _Teachers(stages, train)
     texts = [text for column in train.sentences() for text in column]
     if not task.kind.by_word and _linear_seconds(texts, task.outputs) < teachers.left(_STOPPED):
-        teachers.build(LINEAR, FOLDS, arch="linear")
+        teachers.build(LINEAR, arch="linear")
     seconds = float("inf")
     is_fast = pick_device(settings.cpu).type != "cpu"
     may_read = is_fast or len(texts) / _MOST_TEXTS_A_SECOND < teachers.left(_UNTIL)
@@ -143,7 +159,7 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
         with at_once():
             seconds = _encoder_seconds(stages, texts)
     if seconds < teachers.left(_UNTIL) and not task.kind.by_word:
-        teachers.build(FROZEN, FOLDS, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
+        teachers.build(FROZEN, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
     scores = {(name,): teachers.score(name) for name in teachers.logits}
     if len(scores) > 1:
         scores[tuple(teachers.logits)] = teachers.score(*teachers.logits)
@@ -161,13 +177,13 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
             scores[joined] = teachers.score(*joined)
         best = joined
     why = f"{' and '.join(best)} ({why})" if best else "none: there was no time for one"
-    if _EPOCHS * (_BACKWARD + 0.2) * seconds < teachers.left(_UNTIL):
-        teachers.build(
-            FINE_TUNED,
-            None,
+    epochs = min(_MOST_EPOCHS, int(teachers.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
+    if epochs >= _FEWEST_EPOCHS:
+        teachers.fine_tune(
+            seconds,
             arch=settings.encoder,
-            max_epochs=_EPOCHS,
-            patience=_EPOCHS,
+            max_epochs=epochs,
+            patience=epochs,
             max_tokens=_MAX_TOKENS if not task.kind.always_pairs else _CONTEXT_TOKENS,
         )
         if FINE_TUNED in teachers.logits:

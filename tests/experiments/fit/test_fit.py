@@ -294,7 +294,7 @@ def test_a_long_name_of_a_file_gives_a_short_name_of_its_experiment():
 
 
 @pytest.mark.slow
-def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
+def test_a_side_task_that_fails_loses_nothing(tmp_path, encoder, monkeypatch, capsys):
     """Words of one sign are no words for tf-idf; there are no fonts for pictures; then the report fails."""
     signs = {"up": "\U0001f600", "down": "\U0001f620"}
     rows = [(signs[name] + " " + "\U0001f697" * (i % 9), name) for i in range(80) for name in signs]
@@ -302,7 +302,7 @@ def test_a_side_task_that_fails_loses_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "compression.experiments.report.draw_reliability", lambda *results: Path("no font").read_bytes()
     )
-    given = settings(tmp_path, rows, "none", minutes=0.5, max_bytes=4000)
+    given = settings(tmp_path, rows, encoder, minutes=0.5, max_bytes=4000)
     result = fit(given)
     assert (tmp_path / "reviews.fwt").stat().st_size == result.bytes
     absent = [baseline for baseline in result.baselines if not baseline.metrics]

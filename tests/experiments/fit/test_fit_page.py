@@ -77,8 +77,7 @@ def test_long_texts_are_not_read_once_for_each_word_beyond_a_limit():
         return probability_of_bus(texts)
 
     evidence(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 100)
-    assert sum(len(text) for (text,) in read) < 6_000_000
-    assert len(read) > 1000
+    assert 500_000 < sum(len(text) for (text,) in read) < 1_100_000
 
 
 def test_nothing_is_answered_above_every_probability_and_at_most_20_mistakes_are_listed():

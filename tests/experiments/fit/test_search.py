@@ -50,7 +50,7 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(stages, "run", train)
         chosen = Search(stages, 32_000, Taught(teacher="linear", why=""), end=0.8 * seconds, packed=seconds)
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
-        monkeypatch.setattr(chosen, "_stopped_early", lambda flags: completed[-1])
+        monkeypatch.setattr(stages, "run_stopped", lambda stage, kind, step_of, flags: completed[-1])
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])
         return chosen, chosen.run(), clock
 

@@ -85,6 +85,8 @@ def read_contents(settings: FitSettings) -> FileContents:
         if left_out := len(rows) - len(contents.test):
             notes.append(f"{table.path.name}: {left_out:,} rows without a text or a usable label are left out.")
         contents = dataclasses.replace(contents, notes=tuple(notes))
+    if settings.reject and contents.kind != LABELS.name:
+        raise UserError(f"--reject is for texts with one label each; {settings.file} is of kind {contents.kind}")
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     return contents
@@ -93,6 +95,7 @@ def read_contents(settings: FitSettings) -> FileContents:
 def _contents_of_words(words: LabelledWords, settings: FitSettings, test: LabelledWords | Table | None) -> FileContents:
     """Return the contents of a file that labels words. Raises UserError for flags of other files, and as `detect`."""
     for flag, value in (
+        ("--reject", settings.reject),
         ("--separator", settings.separator),
         ("--symmetric", settings.symmetric),
         ("--teacher-file", settings.teacher_file),

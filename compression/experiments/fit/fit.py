@@ -98,7 +98,7 @@ def _repack(size: Packed, settings: FitSettings, folder: Path) -> bool:
         "workspace": settings.workspace,
         "cpu": settings.cpu,
         "load_trained_model": size.model,
-        "compression_actions": ("pack",),
+        **settings.packing,
     }
     try:
         compress(Job("compress", flags).settings())

@@ -60,6 +60,9 @@ class FitFlags(WorkspaceSettings):
     tolerable: float = pydantic.Field(1.0, ge=0)
     """Of several sizes, the smallest is recommended whose score on validation is at most so many points below the
     best."""
+    reject: float | None = pydantic.Field(None, gt=0, le=1)
+    """Answer "none of these" to texts whose most probable label is not probable enough, so that this share of the
+    answers is right on validation, as --reject of compress.py; unset: each text gets a label."""
     minutes: float = pydantic.Field(15.0, gt=0)
     """Time limit of the whole fit, in minutes."""
     output: Path | None = None
@@ -146,6 +149,12 @@ class FitSettings(FitFlags):
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
         return self.output and self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        """Flags of compress.py for packing a student."""
+        reject = {} if self.reject is None else {"reject": self.reject}
+        return {"compression_actions": ("pack",), **reject}
 
     @property
     def seconds(self) -> float:

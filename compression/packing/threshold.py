@@ -27,18 +27,22 @@ def fit_packed(
     labels: np.ndarray,
     contexts: Sequence[str],
     reject: float | None = None,
+    other_logits: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Return the `temperature` and the `threshold` of a student's packed file, if it has them.
 
     logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split;
-    reject: share of the answers that is right if texts below the threshold have none; None: all texts have one.
+    reject: share of the answers that is right if texts below the threshold have none; None: all texts have one;
+    other_logits: of texts that no label is for, float32 [n, outputs].
     """
     fitted = {}
     if config.task_kind.has_probabilities:
         fitted["temperature"] = fit_temperature(logits, labels, config.task_kind.independent)
     if reject is not None:
-        probabilities = to_probabilities(logits, fitted["temperature"])
-        fitted["threshold"] = fit_rejection(probabilities.max(1), probabilities.argmax(1) == labels, reject)
+        others = logits[:0] if other_logits is None else other_logits
+        probabilities = to_probabilities(np.concatenate([logits, others]), fitted["temperature"])
+        right = probabilities.argmax(1) == np.append(labels, np.full(len(others), -1))
+        fitted["threshold"] = fit_rejection(probabilities.max(1), right, reject)
     elif config.f1 and config.task_kind.always_pairs:
         fitted["threshold"] = fit_answer_threshold(logits, labels, contexts)
     elif config.f1:

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import pydantic
 
+from common.data.split import read_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
-from common.teachers.guided import held_out_inputs
+from common.teachers.guided import held_out_inputs, split_file
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_rows
 from compression.packing import pack_student
@@ -91,8 +92,10 @@ class Pack(StudentFile):
                 raise
             say(f"{name} is packed without calibration: {error}")
             return {}
-        logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
-        fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject)
+        logits, others = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration"), None
+        if self.reject is not None and (file := split_file(inputs, "other")).exists():
+            others = student_logits(student, encode_split(tokenizer, read_split(file, "")), CPU, "other texts")
+        fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject, others)
         shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())
         say(f"{name}: {shown}, from {len(rows):,} rows of validation")
         return fitted

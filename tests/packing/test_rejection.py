@@ -15,11 +15,12 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
+from common.training.models import read_config
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
-from compression.packing.threshold import FEWEST_ANSWERED, fit_rejection
+from compression.packing.threshold import FEWEST_ANSWERED, fit_packed, fit_rejection
 from compression.runtime import PackedError, load
 from compression.runtime.__main__ import main
 from compression.runtime.header import CALIBRATED, THRESHOLD
@@ -59,6 +60,18 @@ def test_known_thresholds(capsys):
     # The best 19 rows alone are right: too few to say much.
     assert fit_rejection(probabilities, np.arange(100) >= 81, 1.0) == np.float32(0.805)
     assert "no threshold makes 100.0% of the answers right; the best one, 95.0%, is taken" in capsys.readouterr().err
+
+
+def test_answers_to_other_texts_are_wrong(tmp_path):
+    config = read_config(made.write_student(tmp_path / "s", "ffn", "char"))
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 3, 200)
+    logits = 8 * np.eye(3, dtype=np.float32)[labels] * rng.uniform(0.5, 1, (200, 1)).astype(np.float32)
+    labels[:4] = (labels[:4] + 1) % 3
+    alone = fit_packed(config, logits, labels, [], reject=0.95)
+    others = fit_packed(config, logits, labels, [], reject=0.95, other_logits=logits[:50] * 0.75)
+    assert alone["temperature"] == others["temperature"]
+    assert alone["threshold"] == 0 < others["threshold"]
 
 
 @pytest.fixture(scope="module")

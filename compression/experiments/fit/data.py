@@ -44,6 +44,7 @@ from compression.experiments.fit.labels import (
     with_plain_numbers,
     without_labels,
 )
+from compression.experiments.fit.others import with_others
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import MOST_BYTES, Table, read_any
 
@@ -87,6 +88,8 @@ def read_contents(settings: FitSettings) -> FileContents:
         contents = dataclasses.replace(contents, notes=tuple(notes))
     if settings.reject and contents.kind != LABELS.name:
         raise UserError(f"--reject is for texts with one label each; {settings.file} is of kind {contents.kind}")
+    if settings.other:
+        contents = with_others(contents, settings)
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     return contents
@@ -176,6 +179,10 @@ def write_task(
     columns["label"] = contents.label
     suffix = {TAGS.name: ".conll", ANSWERS.name: ".json"}.get(contents.kind, ".parquet")
     files = {"all": f"rows{suffix}"}
+    if contents.others:
+        for split, rows in zip(("unlabelled", "other"), contents.others, strict=True):
+            files[split] = f"{split}{suffix}"
+            _write_rows(folder / files[split], contents, rows)
     task: dict[str, object] = {
         "name": name,
         "kind": contents.kind,

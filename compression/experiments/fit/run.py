@@ -36,7 +36,7 @@ from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
 from compression.experiments.fit.students import candidates
-from compression.experiments.fit.teachers import Taught, teach
+from compression.experiments.fit.teachers import Taught, teach, unsure_of_others
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
 
@@ -188,6 +188,8 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     stages.run("splits", "preprocess")
     train = load_split(paths, task, "train")
     taught = state.decide("taught", Taught, lambda: teach(stages, train, opening.agreement))
+    if settings.other:
+        taught = state.decide("unsure", Taught, lambda: unsure_of_others(stages, train, taught))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     reserve = max(_END_SHARE * settings.seconds / len(settings.max_bytes), _END_SECONDS)
     sizes, rows, tried = [], [], []

@@ -85,7 +85,7 @@ class Search:
     def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         dropout = 0.1 if self.rows > 5000 else 0.2
-        kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts)
+        kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
             if candidate.flags["student_arch"] != "ffn":
                 share, fewest = _SHARE, _FEWEST_EPOCHS

@@ -20,7 +20,7 @@ _PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
-_COMPARED = {"test", "teacher_file"}
+_COMPARED = {"test", "teacher_file", "other"}
 """Other files whose content is compared."""
 
 
@@ -63,6 +63,10 @@ class FitFlags(WorkspaceSettings):
     reject: float | None = pydantic.Field(None, gt=0, le=1)
     """Answer "none of these" to texts whose most probable label is not probable enough, so that this share of the
     answers is right on validation, as --reject of compress.py; unset: each text gets a label."""
+    other: Path | None = None
+    """File with texts that should get no label, for --reject: students learn that no label is probable for them, and a
+    tenth of them is held out and counts as wrong if it is answered. Its columns are those of the file, or it is .txt
+    with a text a line."""
     minutes: float = pydantic.Field(15.0, gt=0)
     """Time limit of the whole fit, in minutes."""
     output: Path | None = None
@@ -105,6 +109,8 @@ class FitFlags(WorkspaceSettings):
             raise ValueError(
                 f"--output {self.output}: for several sizes, give a name with {{size}}, as small-{{size}}.fwt"
             )
+        if self.other and self.reject is None:
+            raise ValueError("--other is for --reject: give the share of the answers that should be right")
         if self.separator and self.kind not in ("auto", "multilabel"):
             raise ValueError("--separator is for --kind multilabel")
         if len(self.text) > 2 or len(set(self.text)) != len(self.text):

@@ -33,7 +33,7 @@ from common.training.models import ModelConfig, members_of, read_config
 from compression.distillation.settings import RowsSettings
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import data_fingerprint
-from compression.evaluation.packed_scores import labelled_score, packed_logits
+from compression.evaluation.packed_scores import labelled_score, packed_logits, scored_threshold
 from compression.evaluation.scoring import load_own_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.record import ExperimentRecord
@@ -82,7 +82,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
         raise UserError(f"{folder}: rebuilt after the experiment; run the experiment again")
     own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
     packed = load_own_packed(own, folder, config)
-    data = pack_student(folder, packed.temperature, packed.threshold or HALF)
+    data = pack_student(folder, packed.temperature, packed.threshold or HALF, packed.rejects)
     model = load_bytes(data)
     card = Card(
         name=settings.name,
@@ -113,7 +113,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
 def score_on(paths: Workspace, task: Task, name: str, model: Model) -> Scores:
     """Return the scores of a packed model on a prepared split. Raises UserError if the split is missing."""
     split = load_split(paths, task, name)
-    metrics = labelled_score(task, split, packed_logits(model, split), model.temperature, model.threshold)
+    metrics = labelled_score(task, split, packed_logits(model, split), model.temperature, scored_threshold(model))
     return Scores(rows=len(split), data=data_fingerprint(paths, task, name), metrics=metrics)
 
 

@@ -36,9 +36,11 @@ from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 
+_WITHOUT_LABELS = ("unlabelled", "other")
+
 
 class Prepare(Step):
-    """The splits of a task: read, report, carve, write. Files: <split>.parquet, report.json."""
+    """The splits of a task: read, report, carve, write. Files: <split>.parquet (also other.parquet), report.json."""
 
     version: ClassVar[int] = 4
 
@@ -59,10 +61,13 @@ class Prepare(Step):
         """Write the splits and the report. Raises UserError if a source file is invalid."""
         task = self.task
         with at_once():
-            read = {name: read_source(path, task, labelled=name != "unlabelled") for name, path in inputs.items()}
+            read = {
+                name: read_source(path, task, labelled=name not in _WITHOUT_LABELS) for name, path in inputs.items()
+            }
             check_labels(task, read, inputs)
             splits, dropped, left_out = make_splits(read, task, self.seed or 0)
-            for name, split in splits.items():
+            others = {"other": read["other"]} if "other" in read else {}
+            for name, split in {**splits, **others}.items():
                 metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
                 write_split(out / f"{name}.parquet", split, metadata)
             write_json(out / "report.json", make_report(task, read, splits, dropped, left_out))

@@ -22,7 +22,8 @@ class Source(Settings):
     """glue: an archive or an unpacked folder; package: data files inside an installed Python package; files: paths."""
     files: dict[str, str]
     """Split name -> file: `train` (or `all`, the same), `validation` and `test...` where they are not to be split off
-    train, and `unlabelled`, more rows to distil on. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, or .json
+    train, `unlabelled`, more rows to distil on, and `other`, texts that no label is for: the threshold of --reject of
+    compress.py counts answers to them as wrong. The user's own are .csv, .tsv, .jsonl, .parquet or .txt, or .json
     for answers."""
     folder: str = ""
     """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
@@ -138,7 +139,7 @@ class Task(Settings):
                 not name or name != Path(name).name or name.startswith(".") or not name.isprintable()
             ):
                 raise ValueError(f"{field}: {name!r} is not a task name; a name is one word without slashes")
-        known = ("all", "train", "validation", "test", "unlabelled")
+        known = ("all", "train", "validation", "test", "unlabelled", "other")
         for name in self.source.files:
             if name not in known and not name.startswith("test_"):
                 raise ValueError(f"source.files: unknown split {name!r}{nearest(name, known)} ({', '.join(known)})")

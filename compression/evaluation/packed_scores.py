@@ -36,7 +36,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
     check_task(model, task, str(path), settings.arch)
-    rows = []
+    threshold, rows = scored_threshold(model), []
     for name in split_names(task, settings.split):
         split = load_split(paths, task, name)
         started = time.perf_counter()
@@ -45,13 +45,18 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
         row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": paths.relative(path)}
         row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
-        row |= {"metrics": labelled_score(task, split, logits, model.temperature, model.threshold)}
-        row |= fitted_fields(task, split, logits, model.temperature, model.threshold)
+        row |= {"metrics": labelled_score(task, split, logits, model.temperature, threshold)}
+        row |= fitted_fields(task, split, logits, model.temperature, threshold)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
             row["speed"] = packed_speed(path, settings.runtime, split)
         rows.append(row)
     return rows
+
+
+def scored_threshold(model: Model | NativeModel) -> float | None:
+    """Return the threshold of a packed file that scores depend on: a model that rejects is scored by all its labels."""
+    return None if model.rejects else model.threshold
 
 
 def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | None = None) -> None:

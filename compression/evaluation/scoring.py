@@ -31,7 +31,7 @@ from common.training.models import ModelConfig, is_linear, members_of, read_conf
 from compression.evaluation.flops import flops, multiply_out
 from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
-from compression.evaluation.packed_scores import fitted_fields, labelled_score
+from compression.evaluation.packed_scores import fitted_fields, labelled_score, scored_threshold
 from compression.evaluation.predictions import write_predictions
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
@@ -62,7 +62,7 @@ def score_model(
     same_for_all_splits = {**_model_fields(inputs["model"], config), "validation": validation}
     if packed:
         temperature = round(packed.temperature, DIGITS) if config.task_kind.has_probabilities else None
-        threshold = packed.threshold
+        threshold = scored_threshold(packed)
     rows = []
     for name in names:
         file = split_file(inputs, name)

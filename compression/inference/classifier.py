@@ -24,10 +24,10 @@ class Classifier:
     """A loaded model.
 
     labels: empty for numbers; pair: whether a text is two sentences; kind: of its task; threshold: minimum probability
-    of an answer, for questions that may have none; plain_words: whether contexts are divided into words as for older
-    packed files (see compression.runtime.words); probabilities: function from texts to float32 [n, labels]; for
-    numbers, numbers in the task's range; for tags, [n, words, labels], NaN after a text's last word; for
-    answers, the logits of start and end, [n, 1 + words, 2], with "no answer" first.
+    of an answer, for questions and texts that may have none; plain_words: whether contexts are divided into words as
+    for older packed files (see compression.runtime.words); probabilities: function from texts to float32 [n, labels];
+    for numbers, numbers in the task's range; for tags, [n, words, labels], NaN after a text's last word; for answers,
+    the logits of start and end, [n, 1 + words, 2], with "no answer" first.
     """
 
     name: str

@@ -61,8 +61,9 @@ class PredictSettings(QuerySettings):
     top: int | None = pydantic.Field(None, gt=0)
     """Show only this many labels, the most probable first."""
     min_probability: float | None = pydantic.Field(None, ge=0, le=1)
-    """Answer "none of these" (JSONL: null) if the most probable label has a lower probability than this; for a
-    multilabel model, the minimum probability of a predicted label, 0.5 if unset."""
+    """Answer "none of these" (JSONL: null) if the most probable label has a lower probability than this, 0 for never;
+    unset: the threshold of a model packed with --reject. For a multilabel model, the minimum probability of a predicted
+    label, 0.5 if unset."""
     explain: bool = False
     """Show how much each of a text's first 256 words contributes: by how much the answer's value falls without it."""
     batch_size: int = pydantic.Field(1024, gt=0)
@@ -156,7 +157,8 @@ def load_classifier(
     def logits(texts: Sentences) -> np.ndarray:
         return packed.logits(texts if packed.pair else [text for (text,) in texts])
 
-    return classifier_of(packed, logits, task or packed.task, packed.temperature, packed.threshold)
+    threshold = packed.threshold if packed.rejects or packed.kind == "answers" else None
+    return classifier_of(packed, logits, task or packed.task, packed.temperature, threshold)
 
 
 def find_model(paths: Workspace, model: str, task: str | None) -> Path:

@@ -1,6 +1,7 @@
 """A teacher or student of the workspace as a classifier. Needs PyTorch, unlike packed files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +28,15 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
 
     task = task or task_file_of_data(paths, config.task) or config.task
     fitted = _fitted(paths, config)
-    threshold = fitted.get("threshold", ANSWERED_FROM) if kind.always_pairs and load_task(task).unanswerable else None
+    may_have_none = fitted.get("reject") or (kind.always_pairs and load_task(task).unanswerable)
+    threshold = fitted.get("threshold", ANSWERED_FROM) if may_have_none else None
     return classifier_of(config, logits, task, fitted.get("temperature", 1.0), threshold)
 
 
-def _fitted(paths: Workspace, config: ModelConfig) -> dict[str, float]:
-    """Return temperature and threshold of a student's packed file; empty if it is missing or of another model."""
+def _fitted(paths: Workspace, config: ModelConfig) -> dict[str, Any]:
+    """Return temperature, threshold and --reject of a student's packed file; empty if missing or of another model."""
     try:
         manifest = read_manifest(folder_of(paths.packed(config.task, config.name)))
     except UserError:
         return {}
-    return manifest.facts if manifest.inputs["model"] == config.key else {}
+    return {**manifest.facts, **manifest.settings} if manifest.inputs["model"] == config.key else {}

@@ -92,8 +92,13 @@ class _OneLabel(Answers):
         pairs = list(zip(self.model.labels, values, strict=True))
         return pairs if self.options.top is None else sorted(pairs, key=lambda pair: -pair[1])[: self.options.top]
 
+    def chosen(self, values: list[float]) -> Any:
+        """Return the most probable label; None if its probability is below `least`, by default the model's."""
+        least = self.model.threshold if self.options.least is None else self.options.least
+        return choose(self.model.labels, values, least)
+
     def choice(self, values: list[float]) -> str:
-        return choose(self.model.labels, values, self.options.least) or NO_LABEL
+        return self.chosen(values) or NO_LABEL
 
     @property
     def columns(self) -> list[str]:
@@ -110,7 +115,7 @@ class _OneLabel(Answers):
         return cells
 
     def fields(self, row: Row, values: list[float]) -> dict[str, Any]:
-        predicted = choose(self.model.labels, values, self.options.least)
+        predicted = self.chosen(values)
         shown = {label: round(probability, DIGITS) for label, probability in self.shown(values)}
         if self.options.top is None:
             return {"predicted_label": predicted, "probabilities": shown}

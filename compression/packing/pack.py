@@ -52,15 +52,21 @@ _TABLE = "embedding.table.weight"
 
 
 def pack(
-    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0, threshold: float = HALF
+    student: Student,
+    tokenizer: Tokenizer,
+    config: ModelConfig,
+    temperature: float = 1.0,
+    threshold: float = HALF,
+    rejects: bool = False,
 ) -> bytes:
     """Return the packed file of a student. config: its name, task, labels and settings.
 
     temperature: of its probabilities (see common.training.calibration); threshold: of the second label (see
-    compression.packing.threshold), stored if the task is scored by F1. The file's size depends on neither. Raises
-    UserError if the student cannot be packed.
+    compression.packing.threshold), stored if the task is scored by F1; rejects: whether it is, instead, that of the
+    most probable label, below which a text has none. The file's size depends on neither number. Raises UserError if the
+    student cannot be packed.
     """
-    return _pack(student, tokenizer, config, temperature, threshold)[0]
+    return _pack(student, tokenizer, config, temperature, threshold, rejects)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -68,14 +74,17 @@ def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig)
     return _pack(student, tokenizer, _unnamed(config))[1].sections()
 
 
-def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF) -> bytes:
-    """Return the packed file of a saved student. Raises UserError if there is no student, or if it cannot be packed."""
+def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF, rejects: bool = False) -> bytes:
+    """Return the packed file of a saved student, as `pack` does.
+
+    Raises UserError if there is no student, or if it cannot be packed.
+    """
     config = read_config(folder)
     if config.kind != "student":
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
     student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(student, tokenizer, _unnamed(config), temperature, threshold)
+        return pack(student, tokenizer, _unnamed(config), temperature, threshold, rejects)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
 
@@ -86,22 +95,27 @@ def _unnamed(config: ModelConfig) -> ModelConfig:
 
 
 def _pack(
-    student: Student, tokenizer: Tokenizer, config: ModelConfig, temperature: float = 1.0, threshold: float = HALF
+    student: Student,
+    tokenizer: Tokenizer,
+    config: ModelConfig,
+    temperature: float = 1.0,
+    threshold: float = HALF,
+    rejects: bool = False,
 ) -> tuple[bytes, ByteCounts]:
     vocabulary = pack_vocabulary(tokenizer)
     stored = np.float32(temperature).tobytes() if config.task_kind.has_probabilities else b""
-    stored += np.float32(threshold).tobytes() if config.f1 else b""
-    return _assemble(_write(student, vocabulary, config), vocabulary, stored)
+    stored += np.float32(threshold).tobytes() if config.f1 or rejects else b""
+    return _assemble(_write(student, vocabulary, config, rejects), vocabulary, stored)
 
 
-def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Streams:
-    """Return a file's header, and the contents of its streams."""
+def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig, rejects: bool) -> Streams:
+    """Return a file's header, and the contents of its streams. rejects: whether a text may have no label."""
     streams, spec, table = Streams(), StudentSpec.of(config), student.get_submodule(_TABLE)
     header = streams.header
     # A teacher's byte-level pairs are stored as byte pairs.
     embedding = "bpe" if isinstance(vocabulary, PackedMerges) else spec.settings.embedding_type
     with header.owner("settings"):
-        _write_settings(header, config, spec, embedding)
+        _write_settings(header, config, spec, embedding, rejects)
     rows = spec.table_rows
     if vocabulary is not None:
         with header.owner("vocabulary"):
@@ -125,7 +139,9 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig) -> Str
     return streams
 
 
-def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec, embedding: str) -> None:
+def _write_settings(
+    header: HeaderWriter, config: ModelConfig, spec: StudentSpec, embedding: str, rejects: bool
+) -> None:
     """Write the first fields of a header. embedding: one of the runtime's EMBEDDINGS."""
     settings, encoder = spec.settings, spec.encoder
     if encoder.align and settings.max_tokens > MOST_ALIGNED:
@@ -138,8 +154,8 @@ def _write_settings(header: HeaderWriter, config: ModelConfig, spec: StudentSpec
     marked = MARKED_WORDS * (embedding == "hash" or encoder.spans)
     header.byte(NGRAMS if embedding == "ngrams" else EMBEDDINGS.index(embedding) | marked)
     flags = PAIR * spec.pair | POOL_MAX * (encoder.pooling in ("max", "both"))
-    flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * config.f1
-    kind = KINDS[config.task_kind.name]
+    flags |= ALIGN * encoder.align | SYMMETRIC * encoder.symmetric | THRESHOLD * (config.f1 or rejects)
+    kind = KINDS["labels or none" if rejects else config.task_kind.name]
     header.byte(flags | kind.bits | CALIBRATED * kind.has_probabilities)
     if kind.code is not None:
         header.byte(kind.code)

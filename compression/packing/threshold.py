@@ -10,25 +10,40 @@ import numpy as np
 
 from common.kinds.answers import answer_scores
 from common.kinds.spans import NO_ANSWER, best_answers
+from common.progress import say
 from common.training.calibration import DIGITS, fit_temperature
 from common.training.models import ModelConfig
 from compression.runtime import to_probabilities
 
 HALF = 0.5
 """The threshold if none was chosen."""
+FEWEST_ANSWERED = 20
+"""Rows that are answered at least, if there are so many: the precision of fewer says little."""
 
 
 def fit_packed(
-    config: ModelConfig, logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]
+    config: ModelConfig,
+    logits: np.ndarray,
+    labels: np.ndarray,
+    contexts: Sequence[str],
+    reject: float | None = None,
+    other_logits: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Return the `temperature` and the `threshold` of a student's packed file, if it has them.
 
-    logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split.
+    logits: of rows that were not trained on, all labelled; labels, contexts (sentence2): as in common.data.split.Split;
+    reject: share of the answers that is right if texts below the threshold have none; None: all texts have one;
+    other_logits: of texts that no label is for, float32 [n, outputs].
     """
     fitted = {}
     if config.task_kind.has_probabilities:
         fitted["temperature"] = fit_temperature(logits, labels, config.task_kind.independent)
-    if config.f1 and config.task_kind.always_pairs:
+    if reject is not None:
+        others = logits[:0] if other_logits is None else other_logits
+        probabilities = to_probabilities(np.concatenate([logits, others]), fitted["temperature"])
+        right = probabilities.argmax(1) == np.append(labels, np.full(len(others), -1))
+        fitted["threshold"] = fit_rejection(probabilities.max(1), right, reject)
+    elif config.f1 and config.task_kind.always_pairs:
         fitted["threshold"] = fit_answer_threshold(logits, labels, contexts)
     elif config.f1:
         fitted["threshold"] = fit_threshold(to_probabilities(logits, fitted["temperature"]), labels)
@@ -49,6 +64,25 @@ def fit_threshold(probabilities: np.ndarray, labels: np.ndarray) -> float:
     answered = len(second) - np.searchsorted(second, thresholds)
     right = len(positive) - np.searchsorted(positive, thresholds)
     return _best(thresholds, 2 * right / (answered + len(positive)))
+
+
+def fit_rejection(probabilities: np.ndarray, right: np.ndarray, precision: float) -> float:
+    """Return the lowest probability from which at least this share of the answers is right.
+
+    At least FEWEST_ANSWERED rows are answered, or all if there are fewer. If no probability reaches the precision, it
+    is the one with the highest, and a message says so. probabilities: of the answers to rows that were not trained on,
+    float32 [n]; right: bool [n].
+    """
+    order = np.argsort(probabilities)
+    thresholds = np.unique(np.float32([0, *_candidates(probabilities[order].astype(np.float64))]))
+    rejected = np.searchsorted(probabilities[order], thresholds)
+    answered = len(right) - rejected
+    kept = answered >= min(FEWEST_ANSWERED, len(right))
+    right_among = right.sum() - np.append(0, np.cumsum(right[order]))[rejected[kept]]
+    reached, thresholds = right_among / answered[kept], thresholds[kept]
+    if reached.max() < precision:
+        say(f"no threshold makes {precision:.1%} of the answers right; the best one, {reached.max():.1%}, is taken")
+    return float(thresholds[np.argmax(reached >= min(precision, reached.max()))])
 
 
 def fit_answer_threshold(logits: np.ndarray, labels: np.ndarray, contexts: Sequence[str]) -> float:

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from compression.runtime.kinds import KINDS
 from compression.runtime.model import Model, load
 from compression.runtime.reader import PackedError
 from compression.runtime.zoo import zoo_names
@@ -66,7 +65,7 @@ def _parse(model: Model, line: bytes, number: int) -> str | tuple[str, ...]:
 
 
 def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> None:
-    print("".join(f"{line}\n" for line in KINDS[model.kind].lines(model, texts)), end="", flush=True)
+    print("".join(f"{line}\n" for line in model.lines(texts)), end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,9 @@ class Header:
             raise PackedError("the model has no labels")
         if self._calibrated and not self.kind.has_probabilities:
             raise PackedError("a temperature is stored for a model without probabilities")
-        if self._has_threshold and not (self.kind.has_threshold and len(self.labels) == 2):
+        if self.kind.rejects and not (self._has_threshold and self._calibrated and len(self.labels) > 1):
+            raise PackedError("a model whose texts may have no label needs a threshold, a temperature and two labels")
+        if self._has_threshold and not (self.kind.rejects or (self.kind.has_threshold and len(self.labels) == 2)):
             raise PackedError("a threshold is stored for a model that does not choose between two labels")
         if self.arch == "conv" and not (size.pooling == "max" and size.kernel_width % 2):
             raise PackedError("a convolution needs an odd window and max pooling")

@@ -13,6 +13,8 @@ from compression.runtime.words import word_spans
 
 BY_WORD, MULTILABEL = 4, 8
 """Bits of the settings' flags that tell kinds apart; with both, a byte with the kind's `code` follows the flags."""
+NONE = "none of these"
+"""What the command line prints for a text without a label."""
 
 
 class Kind:
@@ -27,6 +29,8 @@ class Kind:
     """Whether its files have a temperature."""
     has_threshold: ClassVar[bool] = True
     """Whether its files may have a threshold, if there are two labels."""
+    rejects: ClassVar[bool] = False
+    """Whether a text has no answer if its most probable label is less probable than the file's threshold."""
 
     def outputs(self, labels: Sequence[str]) -> int:
         """Return the number of a model's outputs."""
@@ -38,17 +42,32 @@ class Kind:
 
     def answers(self, model: Any, texts: Sequence) -> list:
         """Return the answer to each text, see `Model.predict`."""
-        return [model.labels[index] for index in model.probabilities(texts).argmax(-1).tolist()]
+        return [self.answer(model, row) for row in model.probabilities(texts).tolist()]
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
         """Yield what the command line prints for each text, such as the answer and each label's probability."""
         for row in model.probabilities(texts).tolist():
             shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
-            yield f"{self.shown(model.labels, row)}\t{shares}"
+            yield f"{self.shown(model, row)}\t{shares}"
 
-    def shown(self, labels: Sequence[str], probabilities: Sequence[float]) -> str:
+    def answer(self, model: Any, probabilities: Sequence[float]) -> Any:
         """Return the answer with these probabilities."""
-        return labels[probabilities.index(max(probabilities))]
+        return model.labels[probabilities.index(max(probabilities))]
+
+    def shown(self, model: Any, probabilities: Sequence[float]) -> str:
+        """Return the answer with these probabilities as the command line prints it."""
+        answer = self.answer(model, probabilities)
+        return NONE if answer is None else answer
+
+
+class LabelOrNone(Kind):
+    """One label a text, the most probable one, or none if that is less probable than the threshold."""
+
+    bits, code = BY_WORD | MULTILABEL, 1
+    rejects = True
+
+    def answer(self, model: Any, probabilities: Sequence[float]) -> str | None:
+        return super().answer(model, probabilities) if max(probabilities) >= model.threshold else None
 
 
 class SeveralLabels(Kind):
@@ -61,11 +80,11 @@ class SeveralLabels(Kind):
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         return to_probabilities(logits, temperature, independent=True)
 
-    def answers(self, model: Any, texts: Sequence) -> list:
-        return [[model.labels[i] for i in np.flatnonzero(row >= 0.5)] for row in model.probabilities(texts)]
+    def answer(self, model: Any, probabilities: Sequence[float]) -> list[str]:
+        return [label for label, p in zip(model.labels, probabilities, strict=True) if p >= 0.5]
 
-    def shown(self, labels: Sequence[str], probabilities: Sequence[float]) -> str:
-        return "|".join(label for label, p in zip(labels, probabilities, strict=True) if p >= 0.5) or "none of these"
+    def shown(self, model: Any, probabilities: Sequence[float]) -> str:
+        return "|".join(self.answer(model, probabilities)) or NONE
 
 
 class ANumber(Kind):
@@ -129,7 +148,8 @@ class PartsOfContexts(Kind):
 
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (Kind(), SeveralLabels(), ANumber(), TagsOfWords(), PartsOfContexts())
+    "labels or none": LabelOrNone(),
+    **{kind.name: kind for kind in (Kind(), SeveralLabels(), ANumber(), TagsOfWords(), PartsOfContexts())},
 }
 """Name of a kind -> its object. A further kind has both bits and a `code`, and adds itself here."""
 

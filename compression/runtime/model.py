@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,7 +47,8 @@ class Model:
     "numbers", one a text; "tags", one for each word (between single spaces); "answers" to a question, the first text:
     parts of its context, the second text (the labels are then start and end). arch: one of ARCHS. embedding: one of
     EMBEDDINGS. temperature: logits are divided by it before probabilities are computed; 1 if none was fitted.
-    threshold: with two labels, the probability of the second one that gave the best F1 on validation as threshold; for
+    rejects: whether a text has no label if the most probable one is less probable than the threshold. threshold: for
+    other models of two labels, the probability of the second one that gave the best F1 on validation as threshold; for
     questions, the least probability of an answer; None if there is none.
     """
 
@@ -55,7 +56,7 @@ class Model:
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.kind, self._kind = header.outputs, header.kind.name, header.kind
-        self._by_word = header.by_word
+        self.rejects, self._by_word = header.kind.rejects, header.by_word
         self.temperature, self.threshold = header.temperature, header.threshold
         self._table = weights["embedding.table.weight"]
         self._tokenizer = _tokenizer(header, weights)
@@ -123,11 +124,16 @@ class Model:
     def predict(self, texts: Texts) -> list:
         """Return the answer to each text (or pair), by the model's kind: its label, or its number.
 
-        multilabel: a list of the labels with a probability of at least 0.5; tags: a list of tags; answers: the answer's
-        text, empty if there is none. Raises PackedError if `texts` is not a list or another iterable of texts (or of
-        pairs), with the position, from 1, and the type of an item that is not one.
+        The label is None if the model rejects the text. multilabel: a list of the labels with a probability of at least
+        0.5; tags: a list of tags; answers: the answer's text, empty if there is none. Raises PackedError if `texts` is
+        not a list or another iterable of texts (or of pairs), with the position, from 1, and the type of an item that
+        is not one.
         """
         return self._kind.answers(self, texts)
+
+    def lines(self, texts: Texts) -> Iterator[str]:
+        """Return what the command line prints for each text (or pair). Raises PackedError as `predict` does."""
+        return self._kind.lines(self, texts)
 
     def probabilities(self, texts: Texts) -> np.ndarray:
         """Return the softmax of the tidied texts' logits divided by the temperature, or if multilabel, the sigmoid.

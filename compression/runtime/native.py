@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compression.runtime.kinds import BY_WORD, MULTILABEL, kind_with
+from compression.runtime.kinds import BY_WORD, MULTILABEL, LabelOrNone, kind_with
 from compression.runtime.model import Texts, read_texts, read_with
 from compression.runtime.reader import PackedError
 from compression.runtime.shapes import ARCHS, EMBEDDINGS
@@ -33,7 +33,7 @@ class _Model(ctypes.Structure):
     """The fields of a fw_model that its callers may read, which come first."""
 
     _fields_ = (
-        *((name, ctypes.c_int) for name in ("arch", "embedding", "pair", "tags", "multilabel")),
+        *((name, ctypes.c_int) for name in ("arch", "embedding", "pair", "tags", "multilabel", "rejects")),
         *((name, ctypes.c_uint32) for name in ("labels", "outputs", "max_tokens")),
         ("temperature", ctypes.c_float),
         ("name", _String),
@@ -103,8 +103,8 @@ class NativeModel:
         self.name, self.task = (_text(string.bytes, string.length) for string in (fields.name, fields.task))
         self.labels = tuple(self._label(index) for index in range(fields.labels))
         self.pair, bits = bool(fields.pair), BY_WORD * bool(fields.tags) | MULTILABEL * bool(fields.multilabel)
-        self._kind = kind_with(bits, None, self.pair, self.labels)
-        self.kind = self._kind.name
+        self._kind = LabelOrNone() if fields.rejects else kind_with(bits, None, self.pair, self.labels)
+        self.kind, self.rejects = self._kind.name, self._kind.rejects
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold

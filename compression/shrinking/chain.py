@@ -31,6 +31,8 @@ def compress(settings: CompressSettings) -> list[Path]:
         raise UserError(
             f"{task.name}: a student that predicts {task.kind.name} is not exported to ONNX; pack it instead"
         )
+    if settings.reject is not None and not task.kind.one_class:
+        raise UserError(f"{task.name}: --reject is for tasks with one label a text, not for {task.kind.name}")
     folders: list[Path] = []
     name = settings.load_trained_model or ""
     actions = [action for action in settings.compression_actions if action not in FILES]
@@ -44,7 +46,8 @@ def compress(settings: CompressSettings) -> list[Path]:
     for action in settings.compression_actions:
         if action in FILES:
             folder, paths = _student(settings, name), settings.paths
-            step = FILES[action](student=folder, task=task)
+            own = {"reject": settings.reject} if action == "pack" else {}
+            step = FILES[action](student=folder, task=task, **own)
             alias = (paths.packed if action == "pack" else paths.exported)(task.models_task, folder.name)
             path = paths.make(step, settings.context(alias.name), alias=alias, file=step.file, replace=True).path
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")

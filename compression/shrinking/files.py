@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 
 import pydantic
 
+from common.data.split import read_split
 from common.data.tasks import Task
 from common.errors import UserError
 from common.progress import say
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
-from common.teachers.guided import held_out_inputs
+from common.teachers.guided import held_out_inputs, split_file
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_rows
 from compression.packing import pack_student
@@ -45,16 +46,22 @@ class Pack(StudentFile):
     version: ClassVar[int] = 4
     file: ClassVar[str] = "student.fwt"
 
+    reject: float | None = None
+    """Share of the answers that is right if texts below the threshold have none; None: all texts have an answer."""
+
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the student, and the inputs of calibration: splits, and logits if validation has no labels.
 
-        If one of these is missing, the student is packed without calibrated probabilities.
+        If one of these is missing, the student is packed without calibrated probabilities. Raises UserError if it
+        would reject texts.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
         if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
             try:
                 inputs |= held_out_inputs(paths, self.task, self._validation, config.teacher)
             except UserError as error:
+                if self.reject is not None:
+                    raise
                 say(f"{config.name} is packed without calibration: {error}")
         return inputs
 
@@ -62,7 +69,7 @@ class Pack(StudentFile):
         """Fit temperature and threshold, and write the packed file. Raises UserError if the runtime refuses it."""
         name = context.names["model"]
         fitted = self._fitted(inputs, name) if "splits" in inputs else {}
-        data = pack_student(inputs["model"], **fitted)
+        data = pack_student(inputs["model"], **fitted, rejects=self.reject is not None)
         try:
             load_bytes(data)
         except PackedError as error:
@@ -73,17 +80,22 @@ class Pack(StudentFile):
     def _fitted(self, inputs: Inputs, name: str) -> dict[str, float]:
         """Return the temperature and threshold fitted on validation's labels or, without labels, on the teacher's.
 
-        The threshold, for probabilities with this temperature, is fitted if the task is scored by F1; if questions may
-        have no answer, only the threshold is. Returns an empty dict if there are neither labels nor a teacher.
+        The threshold, for probabilities with this temperature, is fitted if the task is scored by F1 or texts are
+        rejected; if questions may have no answer, only the threshold is. Returns an empty dict if there are neither
+        labels nor a teacher.
         """
         student, tokenizer, config = load_student(inputs["model"], CPU)
         try:
             rows = held_out_rows(inputs, self.task, self._validation)
         except UserError as error:  # neither labels nor a teacher
+            if self.reject is not None:
+                raise
             say(f"{name} is packed without calibration: {error}")
             return {}
-        logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
-        fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [])
+        logits, others = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration"), None
+        if self.reject is not None and (file := split_file(inputs, "other")).exists():
+            others = student_logits(student, encode_split(tokenizer, read_split(file, "")), CPU, "other texts")
+        fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject, others)
         shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())
         say(f"{name}: {shown}, from {len(rows):,} rows of validation")
         return fitted

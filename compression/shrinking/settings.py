@@ -131,12 +131,21 @@ class QuantizeSettings(Settings):
         return getattr(self, f"bits_{part}")
 
 
+class PackSettings(Settings):
+    """Packing."""
+
+    reject: float | None = pydantic.Field(None, gt=0, le=1)
+    """Answer "none of these" to texts whose most probable label has a probability below a threshold, from which this
+    share of the answers is right on validation; in place of the threshold for F1. It adds at most 8 bytes to the file,
+    also to --max-bytes. Unset: each text gets a label."""
+
+
 _OF_TRANSFORMERS = ("heads", "head_dim", "segments", "intermediate_dim", "adapters")
 """Settings that both kinds of transformers have."""
 
 
 class CompressSettings(  # bases in the order of --help
-    DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PretrainSettings, StageSettings
+    DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PackSettings, PretrainSettings, StageSettings
 ):
     """Actions and names."""
 
@@ -259,6 +268,7 @@ class CompressSettings(  # bases in the order of --help
             (asked["prune"], OF_UNITS, of_action + "prune"),
             (asked["prune"] or (distilled and self.prune_aware), weights, of_action + "prune, or --prune-aware"),
             (asked["quantize"], QuantizeSettings.model_fields, of_action + "quantize"),
+            (asked["pack"], PackSettings.model_fields, of_action + "pack"),
             (shrunk, TuneSettings.model_fields, of_action + "factorize, prune or quantize"),
             (trained or shrunk, ["model_name"], "with files alone: they have their student's name"),
             (trained or shrunk, ["seed", "cpu"], "with files alone: nothing is trained or drawn"),

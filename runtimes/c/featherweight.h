@@ -153,13 +153,14 @@ typedef struct fw_model {
   int pair;              /* reads two texts */
   int tags;              /* labels words: fw_tag */
   int multilabel;        /* a text has every label with a probability of at least 0.5 */
+  int rejects;           /* a text has no label if the most probable one is less probable than the threshold */
   uint32_t labels;       /* 0 for regression */
   uint32_t outputs;      /* numbers per text: labels, or 1 */
   uint32_t max_tokens;   /* texts are truncated to this length */
   float temperature;     /* logits are divided by it for probabilities */
   fw__string name, task; /* after fw_load */
-  float threshold;       /* after fw_load: for two labels, the threshold on the second label's probability that had
-                            the best F1 on validation; negative if there is none */
+  float threshold;       /* after fw_load: of a model that rejects, see there; else, for two labels, the threshold on the
+                            second label's probability that had the best F1 on validation; negative if there is none */
 
   /* Private to the implementation. */
   const uint8_t *file, *stored;
@@ -1847,12 +1848,16 @@ static void fw__read_header(fw__pass *p) {
   m->max_pool = !!(flags & FW__POOL_MAX);
   m->tags = !!(flags & FW__BY_WORD);
   m->multilabel = !!(flags & FW__MULTILABEL);
+  m->rejects = m->tags && m->multilabel; /* both: another kind of task, whose number follows */
+  if (m->rejects) {
+    if (fw__byte(r, 256) != 1 && !r->error) r->error = FW_UNSUPPORTED;
+    m->tags = m->multilabel = 0;
+  }
   m->calibrated = !!(flags & FW__CALIBRATED);
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
-  /* A second text's words answer a question; both flags: another kind of task, whose number follows. */
-  if (!r->error && m->tags && (m->pair || m->multilabel)) r->error = FW_UNSUPPORTED;
+  if (!r->error && m->tags && m->pair) r->error = FW_UNSUPPORTED; /* the second text's words answer a question */
   if (!r->error && (m->embedding == FW_NGRAMS ? m->arch != FW_FFN : m->marked_words && m->embedding != FW_HASH))
     r->error = FW_SETTINGS;
   m->temperature = 1;
@@ -1880,7 +1885,8 @@ static void fw__read_header(fw__pass *p) {
   if (r->error) return;
   if ((m->tags && (!m->labels || m->arch == FW_FFN)) || (m->multilabel && !m->labels) ||
       (m->calibrated && (m->tags || !m->labels)) ||
-      (m->has_threshold && (m->labels != 2 || m->tags || m->multilabel)) ||
+      (m->rejects ? !m->has_threshold || !m->calibrated || m->labels < 2
+                  : m->has_threshold && (m->labels != 2 || m->tags || m->multilabel)) ||
       (m->arch == FW_CONV && (!m->max_pool || m->kernel % 2 == 0)) || (m->pooling != FW__MEAN && !m->max_pool) ||
       (m->align && (!m->pair || !m->max_pool || (m->arch != FW_BILSTM && m->arch != FW_GRU && m->arch != FW_CONV))) ||
       (m->compose && !m->align) ||

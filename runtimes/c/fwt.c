@@ -23,7 +23,7 @@ static const char usage[] =
     "read.\n"
     "A model of pairs reads two texts a line, with a tab between them. A model of several labels a text prints those "
     "with a\n"
-    "probability of at least 0.5, joined by |, or \"none of these\".\n";
+    "probability of at least 0.5, joined by |, or \"none of these\", as a model does whose texts may have no label.\n";
 
 static void die(const char *where, const char *what) {
   fflush(stdout);
@@ -166,6 +166,10 @@ static void print_answer(Session *s, unsigned long most, int probabilities) {
     puts(printed ? "" : "none of these");
     return;
   }
+  if (m->rejects && s->values[fw_best(s->values, m->labels)] < m->threshold) {
+    puts("none of these");
+    return;
+  }
   for (; printed < most && printed < m->labels; printed++) {
     uint32_t best = fw_best(s->values, m->labels);
     if (printed) putchar(' ');
@@ -278,6 +282,7 @@ static void info(const Session *s) {
          !m->labels      ? "a score"
          : m->tags       ? "a label for each word"
          : m->multilabel ? "any number of labels"
+         : m->rejects    ? "a label, or none of these"
                          : "a label");
   printf("labels\t");
   for (uint32_t i = 0; i < m->labels; i++) {

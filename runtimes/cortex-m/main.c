@@ -30,11 +30,13 @@ static void print_figure(const char *name, uint64_t number) {
   print("\n");
 }
 
-/* Print a label and its probability, with six decimals. */
-static void print_answer(uint32_t label) {
+/* Print the most probable label and its probability, with six decimals. */
+static void print_answer(void) {
+  uint32_t label = fw_best(probabilities, model.outputs);
   size_t length = 0;
   char text[80], digits[] = "\t0.000000\n";
   const char *bytes = fw_label(&model, label, &length);
+  if (model.rejects && probabilities[label] < model.threshold) bytes = "none of these", length = 13;
   if (length >= sizeof text) length = sizeof text - 1;
   memcpy(text, bytes, length);
   text[length] = 0;
@@ -76,7 +78,7 @@ int main(void) {
                                : fw_predict(&model, line, (size_t)length, NULL, 0, memory + used, size, probabilities);
     all += (ticks() - start) & 0xFFFFFF;
     if (status) return failed(status);
-    print_answer(fw_best(probabilities, model.outputs));
+    print_answer();
     lines++;
   }
   if (lines) print_figure("ticks of a line\t", all / lines);

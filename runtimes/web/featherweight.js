@@ -7,24 +7,19 @@ const featherweight = async (wasm, file) => {
   const coder = new TextEncoder(), decoder = new TextDecoder();
   const bytes = (at, length) => new Uint8Array(c.memory.buffer, at, length);
   const floats = (at, length) => new Float32Array(c.memory.buffer, at, length);
-  const about = () => new Uint32Array(c.memory.buffer, c.about(), 7);
+  const about = () => new Uint32Array(c.memory.buffer, c.about(), 17);
   const check = status => {
     if (!status) return;
-    const text = bytes(c.error(status), 200);
-    throw new Error(decoder.decode(text.subarray(0, text.indexOf(0))));
+    throw new Error(decoder.decode(bytes(c.error(status), 200)).split("\0")[0]);
   };
   const place = at => at || check(14);
-  const data = ArrayBuffer.isView(file) ? new Uint8Array(file.buffer, file.byteOffset, file.byteLength)
-    : new Uint8Array(file);
+  const data = new Uint8Array(file.buffer ?? file, file.byteOffset, file.byteLength);
   bytes(place(c.room(data.length)), data.length).set(data);
   check(c.open(data.length));
-  const [pair, tags, multilabel, count, outputs] = about();
-  const [temperature, threshold] = floats(c.about() + 28, 2);
-  const name = index => {
-    c.label(index);
-    return decoder.decode(bytes(...about().slice(5)));
-  };
-  const labels = Array.from({ length: count }, (_, index) => name(index));
+  const [, , , , pair, tags, multilabel, rejects, count, outputs] = about();
+  const [temperature, threshold] = [44, 72].map(at => floats(c.about() + at, 1)[0]);
+  const text = at => decoder.decode(bytes(...about().slice(at, at + 2)));
+  const labels = Array.from({ length: count }, (_, index) => (c.label(index), text(0)));
   const encode = (text, i) => {
     if (typeof text == "string") return coder.encode(text);
     throw new TypeError(`text ${i + 1} is of type ${text?.constructor?.name ?? text}, not a string`);
@@ -39,23 +34,24 @@ const featherweight = async (wasm, file) => {
   const answer = texts => {
     const [first, second] = write(texts);
     if (tags || texts.length != 1 + pair) check(17);
-    check(c.predict(first.length, second ? second.length : 0));
-    return [...floats(about()[5], outputs)];
+    check(c.predict(first.length, second?.length));
+    return [...floats(about()[0], outputs)];
   };
   const choose = probabilities => {
     if (!count) return { score: probabilities[0] };
     if (multilabel) return { labels: labels.filter((_, index) => probabilities[index] >= 0.5), probabilities };
-    return { label: labels[best(probabilities)], probabilities };
+    const none = rejects && Math.max(...probabilities) < threshold;
+    return { label: none ? null : labels[best(probabilities)], probabilities };
   };
   return {
-    name: name(count), task: name(count + 1), labels, pair: !!pair, tags: !!tags, multilabel: !!multilabel,
-    temperature, threshold: threshold < 0 ? null : threshold,
+    name: text(12), task: text(15), labels, pair: !!pair, tags: !!tags, multilabel: !!multilabel,
+    rejects: !!rejects, temperature, threshold: threshold < 0 ? null : threshold,
     predict: (...texts) => choose(answer(texts)),
     tag: text => {
       if (!tags) check(17);
       const [coded] = write([text]);
       check(c.tag(coded.length));
-      const [at, total] = about().slice(5), words = new Uint32Array(c.memory.buffer, at, 3 * total);
+      const [at, total] = about(), words = new Uint32Array(c.memory.buffer, at, 3 * total);
       return Array.from({ length: total }, (_, i) => {
         const [start, length, label] = words.subarray(3 * i);
         const logits = floats(at + 12 * total + 4 * outputs * i, outputs), most = Math.max(...logits);
@@ -66,7 +62,7 @@ const featherweight = async (wasm, file) => {
       }).filter(tag => tag.word);
     },
     explain: (...texts) => {
-      const values = answer(texts), of = count ? best(values) : 0;
+      const values = answer(texts), of = best(values);
       return texts.map((text, place) => {
         const words = text.split(/\s+/u).filter(Boolean);
         return words.slice(0, 256).map((word, index) => {

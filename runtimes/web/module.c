@@ -31,13 +31,12 @@ char *strchr(const char *text, int character) {
 }
 
 extern uint8_t __heap_base;
-static fw_model model;
 static size_t base, results, work, work_size, longest, words;
 
-/* Results for the caller: the model's kind; `labels` and `outputs`; address and length in bytes of a result. */
+/* What the caller reads: address and length in bytes of a result, and the public fields of the model. */
 static struct {
-  uint32_t pair, tags, multilabel, labels, outputs, at, length;
-  float temperature, threshold;
+  uint32_t at, length;
+  fw_model model;
 } about;
 
 static size_t aligned(size_t at) { return (at + 63) & ~(size_t)63; }
@@ -73,32 +72,23 @@ EXPORT(room) size_t room(size_t length) {
 EXPORT(open) int open_model(size_t length) {
   size_t memory = aligned(base + length), size;
   unpack_tables();
-  int status = fw_open(&model, (const void *)base, length);
+  int status = fw_open(&about.model, (const void *)base, length);
   if (status) return status;
-  size = fw_memory_size(&model);
+  size = fw_memory_size(&about.model);
   if (size > SIZE_MAX / 2 || !reach(memory + size)) return FW_MEMORY;
-  status = fw_load(&model, (void *)memory, size);
-  base = aligned(memory + fw_used(&model));
+  status = fw_load(&about.model, (void *)memory, size);
+  base = aligned(memory + fw_used(&about.model));
   work_size = 1 << 19;
-  about.pair = (uint32_t)model.pair, about.tags = (uint32_t)model.tags;
-  about.multilabel = (uint32_t)model.multilabel;
-  about.labels = model.labels, about.outputs = model.outputs;
-  about.temperature = model.temperature, about.threshold = model.threshold;
   return status;
 }
 
 EXPORT(about) size_t about_model(void) { return (size_t)&about; }
 
-/* Point `about` at a label's text; index `labels` is the model's name, `labels` + 1 its task's name. */
+/* Point `about` at a label's text. */
 EXPORT(label) void label(uint32_t index) {
   size_t length = 0;
-  about.at = (uint32_t)(size_t)fw_label(&model, index, &length);
+  about.at = (uint32_t)(size_t)fw_label(&about.model, index, &length);
   about.length = (uint32_t)length;
-  if (index >= model.labels) {
-    const fw__string *text = index > model.labels ? &model.task : &model.name;
-    about.at = (uint32_t)(size_t)text->bytes;
-    about.length = text->length;
-  }
 }
 
 EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
@@ -107,9 +97,9 @@ EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
 EXPORT(input) size_t input(size_t length) {
   if (length > longest || !work) {
     longest = 2 * length + 4096;
-    words = model.tags ? longest / 2 + 1 : 1;
+    words = about.model.tags ? longest / 2 + 1 : 1;
     results = aligned(base + longest);
-    work = aligned(results + words * (sizeof(fw_word) + 4 * model.outputs));
+    work = aligned(results + words * (sizeof(fw_word) + 4 * about.model.outputs));
     if (longest > 1 << 26 || !reach(work + work_size)) return longest = 0;
     fw_start((void *)work, work_size);
   }
@@ -118,7 +108,7 @@ EXPORT(input) size_t input(size_t length) {
 
 /* Double the workspace. Returns whether that can help. */
 static int larger(size_t length) {
-  if (work_size >= fw_workspace_size(&model, length) || work_size > 1u << 29) return 0;
+  if (work_size >= fw_workspace_size(&about.model, length) || work_size > 1u << 29) return 0;
   work_size *= 2;
   if (!reach(work + work_size)) return 0;
   fw_start((void *)work, work_size);
@@ -130,12 +120,12 @@ static int larger(size_t length) {
 EXPORT(predict) int predict(size_t length, size_t second) {
   const char *text = (const char *)base;
   int status;
-  while ((status = fw_predict(&model, text, length, model.pair ? text + length : NULL, second, (void *)work, work_size,
-                              (float *)results)) == FW_WORKSPACE &&
+  while ((status = fw_predict(&about.model, text, length, about.model.pair ? text + length : NULL, second, (void *)work,
+                              work_size, (float *)results)) == FW_WORKSPACE &&
          larger(length > second ? length : second))
     continue;
   about.at = (uint32_t)results;
-  about.length = model.outputs;
+  about.length = about.model.outputs;
   return status;
 }
 
@@ -146,11 +136,11 @@ EXPORT(tag) int tag(size_t length) {
   float *logits = (float *)(found + words);
   size_t count = 0;
   int status;
-  while ((status = fw_tag(&model, (const char *)base, length, (void *)work, work_size, found, words, &count, logits)) ==
-             FW_WORKSPACE &&
+  while ((status = fw_tag(&about.model, (const char *)base, length, (void *)work, work_size, found, words, &count,
+                          logits)) == FW_WORKSPACE &&
          larger(length))
     continue;
-  memmove(found + count, logits, count * 4 * model.outputs);
+  memmove(found + count, logits, count * 4 * about.model.outputs);
   about.at = (uint32_t)results;
   about.length = (uint32_t)count;
   return status;

@@ -56,8 +56,8 @@ const showTags = text => {
 
 const showAnswer = texts => {
   const answer = model.predict(...texts), drops = model.explain(...texts);
-  find("answer").textContent = answer.label ?? (answer.labels ? answer.labels.join(", ") || "none of these"
-    : answer.score.toFixed(3));
+  find("answer").textContent = "score" in answer ? answer.score.toFixed(3)
+    : (answer.labels?.join(", ") ?? answer.label) || "none of these";
   showLabels(answer.probabilities ? model.labels : [], answer.probabilities);
   const most = Math.max(0.02, ...drops.flat().map(each => Math.abs(each.drop)));
   const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(3);

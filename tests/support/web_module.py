@@ -28,10 +28,10 @@ class WebModel:
         self.memory = self._exports["memory"]
         self._write(self.call("room", len(data)), data)
         self._check(self.call("open", len(data)))
-        self.pair, _, _, count, self.outputs = self._about()[:5]
-        self.temperature, self.threshold = self._about()[7:]
-        self.labels = tuple(self._name(index) for index in range(count))
-        self.name, self.task = self._name(count), self._name(count + 1)
+        self.pair, _, _, self.rejects, count, self.outputs = self._about()[4:10]
+        self.temperature, self.threshold = self._about()[11], self._about()[18]
+        self.labels = tuple(self._label(index) for index in range(count))
+        self.name, self.task = self._text(12), self._text(15)
 
     def call(self, name, *words):
         return self._exports[name](self._store, *words)
@@ -43,11 +43,14 @@ class WebModel:
         self.memory.write(self._store, data, at)
 
     def _about(self):
-        return struct.unpack("<7I2f", self._read(self.call("about"), 36))
+        return struct.unpack("<11If6If", self._read(self.call("about"), 76))
 
-    def _name(self, index):
+    def _text(self, place):
+        return self._read(*self._about()[place : place + 2]).decode()
+
+    def _label(self, index):
         self.call("label", index)
-        return self._read(*self._about()[5:7]).decode()
+        return self._text(0)
 
     def _check(self, status):
         if status:
@@ -63,13 +66,13 @@ class WebModel:
         """Return the probabilities of a text or a pair."""
         lengths = self.write(*texts)
         self._check(self.call("predict", *lengths, *[0] * (2 - len(lengths))))
-        at, length = self._about()[5:7]
+        at, length = self._about()[:2]
         return np.frombuffer(self._read(at, 4 * length), "<f4")
 
     def tags(self, text):
         """Return (words, their labels, their logits)."""
         self._check(self.call("tag", *self.write(text)))
-        at, count = self._about()[5:7]
+        at, count = self._about()[:2]
         words = np.frombuffer(self._read(at, 12 * count), "<u4").reshape(count, 3)
         logits = np.frombuffer(self._read(at + 12 * count, 4 * count * self.outputs), "<f4")
         found = [text.encode()[start : start + length].decode() for start, length, _ in words]

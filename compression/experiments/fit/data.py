@@ -44,6 +44,7 @@ from compression.experiments.fit.labels import (
     with_plain_numbers,
     without_labels,
 )
+from compression.experiments.fit.others import with_others
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.table import MOST_BYTES, Table, read_any
 
@@ -85,6 +86,10 @@ def read_contents(settings: FitSettings) -> FileContents:
         if left_out := len(rows) - len(contents.test):
             notes.append(f"{table.path.name}: {left_out:,} rows without a text or a usable label are left out.")
         contents = dataclasses.replace(contents, notes=tuple(notes))
+    if settings.reject and contents.kind != LABELS.name:
+        raise UserError(f"--reject is for texts with one label each; {settings.file} is of kind {contents.kind}")
+    if settings.other:
+        contents = with_others(contents, settings)
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     return contents
@@ -93,6 +98,7 @@ def read_contents(settings: FitSettings) -> FileContents:
 def _contents_of_words(words: LabelledWords, settings: FitSettings, test: LabelledWords | Table | None) -> FileContents:
     """Return the contents of a file that labels words. Raises UserError for flags of other files, and as `detect`."""
     for flag, value in (
+        ("--reject", settings.reject),
         ("--separator", settings.separator),
         ("--symmetric", settings.symmetric),
         ("--teacher-file", settings.teacher_file),
@@ -173,6 +179,10 @@ def write_task(
     columns["label"] = contents.label
     suffix = {TAGS.name: ".conll", ANSWERS.name: ".json"}.get(contents.kind, ".parquet")
     files = {"all": f"rows{suffix}"}
+    if contents.others:
+        for split, rows in zip(("unlabelled", "other"), contents.others, strict=True):
+            files[split] = f"{split}{suffix}"
+            _write_rows(folder / files[split], contents, rows)
     task: dict[str, object] = {
         "name": name,
         "kind": contents.kind,

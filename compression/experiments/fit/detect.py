@@ -57,7 +57,7 @@ class FileContents:
     texts: names of one or two columns; label: the label column; labels: the labels, empty for numbers; values: every
     usable row; kind: name of the kind of task; decimal_mark: of the file's numbers, which have points in `values`;
     left_out: labels on too few rows; notes: sentences on what was guessed or left out; test: usable rows of --test,
-    None without it; answers: those of a model of the user's.
+    None without it; answers: those of a model of the user's; others: texts of --other to learn from, and held out.
     """
 
     texts: tuple[str, ...]
@@ -70,6 +70,7 @@ class FileContents:
     notes: tuple[str, ...] = ()
     test: list[Row] | None = None
     answers: Answers | None = None
+    others: tuple[list[Row], list[Row]] | None = None
 
     @property
     def range(self) -> tuple[float, float] | None:

@@ -32,7 +32,7 @@ def fit(settings: FitSettings) -> FitResult:
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
-    files = (settings.file, settings.test, settings.teacher_file)
+    files = (settings.file, settings.test, settings.teacher_file, settings.other)
     identity = "".join(file_identity(file) for file in files if file)
     for max_bytes in settings.max_bytes:
         if output := settings.output_of(max_bytes):
@@ -98,7 +98,7 @@ def _repack(size: Packed, settings: FitSettings, folder: Path) -> bool:
         "workspace": settings.workspace,
         "cpu": settings.cpu,
         "load_trained_model": size.model,
-        "compression_actions": ("pack",),
+        **settings.packing,
     }
     try:
         compress(Job("compress", flags).settings())

@@ -53,7 +53,6 @@ def analyse(task: Task, split: Split, predictions: Predictions, model: Classifie
     counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
     probabilities, right = predictions.probabilities[rows], predictions.right[rows]
     order = np.argsort(-probabilities, kind="stable")
-    answered = [(threshold, probabilities >= threshold) for threshold in _THRESHOLDS]
     return Analysis(
         per_label=tuple(per_label),
         confusion={
@@ -61,15 +60,16 @@ def analyse(task: Task, split: Split, predictions: Predictions, model: Classifie
             for label, row in zip(task.labels, counts, strict=bool(counts))
         },
         mistakes=_mistakes(task, split, predictions, rows[order[~right[order]]]),
-        answered=tuple(
-            Answered(
-                probability=threshold,
-                share=float(kept.mean()),
-                accuracy=float(right[kept].mean()) if kept.any() else None,
-            )
-            for threshold, kept in answered
-        ),
+        answered=tuple(answered_from(threshold, predictions) for threshold in _THRESHOLDS),
     )
+
+
+def answered_from(threshold: float, predictions: Predictions) -> Answered:
+    """Return what answering the labelled rows from a probability on gives. predictions: with probabilities."""
+    right = predictions.right[predictions.labelled]
+    kept = predictions.probabilities[predictions.labelled] >= threshold
+    accuracy = float(right[kept].mean()) if kept.any() else None
+    return Answered(probability=threshold, share=float(kept.mean()), accuracy=accuracy)
 
 
 def _mistakes(task: Task, split: Split, predictions: Predictions, rows: np.ndarray) -> tuple[Mistake, ...]:

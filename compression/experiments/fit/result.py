@@ -16,6 +16,14 @@ from compression.runtime import load
 from compression.runtime.model import Texts
 
 
+class Answered(Settings):
+    """What answering only from a probability on gives. accuracy: of the answered rows, None without any."""
+
+    probability: float
+    share: float
+    accuracy: float | None
+
+
 class Packed(Settings):
     """The packed file of one size. In fit.json, its path in the workspace is relative to that."""
 
@@ -27,7 +35,9 @@ class Packed(Settings):
     validation: float
     """Its score on validation."""
     metrics: dict[str, float]
-    """Its metrics on the test rows."""
+    """Its metrics on the test rows, each with its most probable label."""
+    at_threshold: Answered | None = None
+    """Share of the test rows that the packed file answers, and the accuracy on these; None without --reject."""
     packed: str
     """The packed file in the workspace."""
     output: str
@@ -58,14 +68,6 @@ class Mistake(Settings):
     label: str
     answer: str
     probability: float | None
-
-
-class Answered(Settings):
-    """What answering only from a probability on would give. accuracy: of the answered rows, None without any."""
-
-    probability: float
-    share: float
-    accuracy: float | None
 
 
 class Analysis(Settings):
@@ -216,8 +218,14 @@ class FitResult(Settings):
             interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
         return (
             f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
-            f"{interval}, on validation {_percent(size.validation)}."
+            f"{interval}, on validation {_percent(size.validation)}.{self._answered_in_words(size.at_threshold)}"
         )
+
+    def _answered_in_words(self, answered: Answered | None) -> str:
+        if answered is None:
+            return ""
+        right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
+        return f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
 
     def text(self) -> str:
         """Return the result for a terminal; the report has the students that were tried."""

@@ -23,6 +23,7 @@ from common.tables import text_table
 from common.teachers.finetune import backend
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
+from compression.evaluation.packed import load_packed
 from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
 from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
@@ -30,14 +31,14 @@ from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.detect import FileContents
 from compression.experiments.fit.labels import label_counts, without_labels
-from compression.experiments.fit.page import analyse, write_fit_report
+from compression.experiments.fit.page import analyse, answered_from, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
 from compression.experiments.fit.students import candidates
-from compression.experiments.fit.teachers import Taught, teach
+from compression.experiments.fit.teachers import Taught, teach, unsure_of_others
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results
 from compression.inference.predict import load_classifier
@@ -191,6 +192,8 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     stages.run("splits", "preprocess")
     train = load_split(paths, task, "train")
     taught = state.decide("taught", Taught, lambda: teach(stages, train, opening.agreement))
+    if settings.other:
+        taught = state.decide("unsure", Taught, lambda: unsure_of_others(stages, train, taught))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     reserve = max(_END_SHARE * settings.seconds / len(settings.max_bytes), _END_SECONDS)
     sizes, rows, tried = [], [], []
@@ -203,6 +206,10 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         packed = paths.packed(task.name, winner.model)
         write_output(packed, settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail
         rows += stages.run("evaluate", "evaluate", model_name=winner.model)
+        at_threshold = None
+        if settings.reject:
+            predictions = read_predictions(find_scores(paths.root, rows[-1]), rows[-1])
+            at_threshold = answered_from(load_packed(packed).threshold, predictions)
         sizes.append(
             Packed(
                 max_bytes=max_bytes,
@@ -210,6 +217,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
                 model=winner.model,
                 validation=winner.score,
                 metrics=rows[-1]["metrics"],
+                at_threshold=at_threshold,
                 packed=paths.relative(packed),
                 output=paths.relative(packed),
                 bytes=packed.stat().st_size,

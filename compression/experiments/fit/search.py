@@ -50,6 +50,8 @@ _MANY_OUTPUTS = 8
 _TUNE_EPOCHS, _TUNE_BATCH = 10, 4
 """Epochs of quantization-aware training, and its batch size in relation to that of training, at most 256."""
 _FINALISTS = 2
+_REJECTION_BYTES = 8
+"""Bytes that --reject adds to a packed file, at most."""
 _LONG_TEXT = 600
 """Mean characters of long texts."""
 
@@ -81,7 +83,7 @@ class Search:
     def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""
         dropout = 0.1 if self.rows > 5000 else 0.2
-        kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts)
+        kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
             share, fewest = _SHARE, float(_FEWEST_EPOCHS)
             if candidate.flags["student_arch"] == "ffn":
@@ -225,7 +227,7 @@ class Search:
             "load_trained_model": student.model,
             "compression_actions": ("quantize",),
             "model_name": name,
-            "max_bytes": self.max_bytes,
+            "max_bytes": self.max_bytes - (_REJECTION_BYTES if self.stages.settings.reject else 0),
             "batch_size": min(256, _TUNE_BATCH * self.batch_size),
             **{flag: flags[flag] for flag in learning if flag in flags},
         }
@@ -234,7 +236,7 @@ class Search:
             self.stages.run("quantize and pack", "compress", limit, **quantized, tune_epochs=tune)
         except OutOfTime:  # --force: it may have stopped just after the name was taken
             self.stages.run("quantize and pack", "compress", **quantized, force=True)
-        self.stages.run("quantize and pack", "compress", load_trained_model=name, compression_actions=("pack",))
+        self.stages.run("quantize and pack", "compress", load_trained_model=name, **self.stages.settings.packing)
         packed = {"model": name, **self._validated(name), "seconds": time.perf_counter() - began}
         say(f"[{self.clock.used:.0f} s] {name}: {packed['score']:.4f} on validation, packed")
         return student.model_copy(update=packed)

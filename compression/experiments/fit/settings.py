@@ -20,7 +20,7 @@ _PATHS = ("encoder",)
 """Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
-_COMPARED = {"test", "teacher_file"}
+_COMPARED = {"test", "teacher_file", "other"}
 """Other files whose content is compared."""
 
 
@@ -60,6 +60,13 @@ class FitFlags(WorkspaceSettings):
     tolerable: float = pydantic.Field(1.0, ge=0)
     """Of several sizes, the smallest is recommended whose score on validation is at most so many points below the
     best."""
+    reject: float | None = pydantic.Field(None, gt=0, le=1)
+    """Answer "none of these" to texts whose most probable label is not probable enough, so that this share of the
+    answers is right on validation, as --reject of compress.py; unset: each text gets a label."""
+    other: Path | None = None
+    """File with texts that should get no label, for --reject: students learn that no label is probable for them, and a
+    tenth of them is held out and counts as wrong if it is answered. Its columns are those of the file, or it is .txt
+    with a text a line."""
     minutes: float = pydantic.Field(15.0, gt=0)
     """Time limit of the whole fit, in minutes."""
     output: Path | None = None
@@ -102,6 +109,8 @@ class FitFlags(WorkspaceSettings):
             raise ValueError(
                 f"--output {self.output}: for several sizes, give a name with {{size}}, as small-{{size}}.fwt"
             )
+        if self.other and self.reject is None:
+            raise ValueError("--other is for --reject: give the share of the answers that should be right")
         if self.separator and self.kind not in ("auto", "multilabel"):
             raise ValueError("--separator is for --kind multilabel")
         if len(self.text) > 2 or len(set(self.text)) != len(self.text):
@@ -146,6 +155,12 @@ class FitSettings(FitFlags):
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
         return self.output and self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        """Flags of compress.py for packing a student."""
+        reject = {} if self.reject is None else {"reject": self.reject}
+        return {"compression_actions": ("pack",), **reject}
 
     @property
     def seconds(self) -> float:

@@ -18,7 +18,8 @@ from common.store.files import read_json, write_json
 FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
-TEACHERS = LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN = "linear", "frozen", "fine-tuned", "answers", "mean"
+LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE = "linear", "frozen", "fine-tuned", "answers", "mean", "unsure"
+TEACHERS = LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE
 """Names of teachers in the workspace."""
 TRAINED, PACKED = "trained", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""

@@ -103,17 +103,19 @@ class Trained(Settings):
         return f"{self.candidate.student}, {self.change}" if self.change else self.candidate.student
 
 
-def candidates(task: Task, max_bytes: int, dropout: float, long_texts: bool = False) -> list[Candidate]:
+def candidates(
+    task: Task, max_bytes: int, dropout: float, long_texts: bool = False, alpha: float = 0.5
+) -> list[Candidate]:
     """Return the students to try within a size, the most promising first.
 
-    long_texts: whether texts have hundreds of words. Raises UserError, with the smallest sufficient size, if no student
-    fits.
+    long_texts: whether texts have hundreds of words; alpha: weight of the labels in the loss. Raises UserError, with
+    the smallest sufficient size, if no student fits.
     """
     dim, encoder, classifier = widths(max_bytes)
     fitted = []
     kinds = _KINDS[task.kind.by_word, task.pair]
     for student, kind in kinds.items():
-        flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": 0.5}
+        flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": alpha}
         flags["epochs"] = 1.0  # in relation to the usual number
         if long_texts and kind["student_arch"] == "ffn":
             flags |= {**_LONG, "embedding_dim": max(_NARROWEST, dim // 2)}

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from common.config import Settings
+from common.data.readers.tables import read_source
 from common.data.split import Split
 from common.devices import best_precision, pick_device, pick_dtype
 from common.errors import UserError
@@ -28,7 +29,8 @@ from common.teachers.logits import load_logits
 from common.training.metrics import main_score
 from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
-from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN
+from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE
+from compression.runtime import to_probabilities
 
 FOLDS = 4
 _LEAST_SECONDS = 30.0
@@ -46,6 +48,8 @@ _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 3
 """Epochs of fine-tuning."""
 _BACKWARD = 3.0
 """Time of a training step in relation to a forward pass."""
+_LEAST_SHARE = 1e-6
+"""Smallest probability in a teacher's answers, so that logits are finite."""
 
 
 class Taught(Settings):
@@ -58,6 +62,8 @@ class Taught(Settings):
     teacher: str | None
     why: str
     encoder: str | None = None
+    alpha: float = 0.5
+    """Weight of the labels in the losses of students: 0 if the teacher's answers have them."""
 
 
 class _Teachers:
@@ -197,6 +203,31 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
         return Taught(teacher=None, why=why)
     encoder = FROZEN if FROZEN in teachers.logits else None
     return Taught(teacher=teachers.mean_of(best), why=why, encoder=encoder)
+
+
+def unsure_of_others(stages: Stages, train: Split, taught: Taught) -> Taught:
+    """Return a teacher for which a text of --other has each label with the same probability.
+
+    For other texts it has the mean of their label and of the teacher's probabilities; without a teacher it has the
+    label, and texts without one are like those of --other. A student that learns from it is unsure of texts that no
+    label is for (outlier exposure: Hendrycks, Mazeika and Dietterich, 2019).
+    """
+    settings, task = stages.settings, stages.task
+    folder = settings.paths.experiment(settings.experiment)
+    texts = list(zip(*train.sentences(), strict=True))
+    others = set(zip(*read_source(folder / task.source.files["unlabelled"], task, False).sentences(), strict=True))
+    labels = np.eye(task.outputs, dtype=np.float32)[train.labels]
+    labels[~train.labelled] = 1 / task.outputs
+    shares = labels.copy()
+    if taught.teacher:
+        shares = to_probabilities(load_logits(settings.paths, task, taught.teacher, "train"))
+        shares[train.labelled] = (shares + labels)[train.labelled] / 2
+    shares[[text in others for text in texts]] = 1 / task.outputs
+    rows = dict(zip(texts, np.log(np.maximum(shares, _LEAST_SHARE)), strict=True))
+    file = folder / f"{UNSURE}.parquet"
+    write_answers(file, task, list(rows), np.stack(list(rows.values())))
+    stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=UNSURE)
+    return taught.model_copy(update={"teacher": UNSURE, "alpha": 0.0})
 
 
 def _in_words(scores: dict[tuple[str, ...], float]) -> str:

@@ -42,7 +42,8 @@ void loop() {
   uint32_t best = fw_best(probabilities, model.outputs);
   size_t bytes = 0;
   const char *label = fw_label(&model, best, &bytes);
-  Serial.write((const uint8_t *)label, bytes);
+  if (model.rejects && probabilities[best] < model.threshold) Serial.print("none of these");
+  else Serial.write((const uint8_t *)label, bytes);
   Serial.print(" ");
   Serial.println(probabilities[best], 6);
 }

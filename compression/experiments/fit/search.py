@@ -22,7 +22,7 @@ from common.stopping import OutOfTime
 from common.training.metrics import main_score
 from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
-from compression.experiments.fit.state import PACKED, TRAINED
+from compression.experiments.fit.state import PACKED, TRAINED, VARIANTS
 from compression.experiments.fit.students import VARIATIONS, Candidate, Trained, candidates, varied
 from compression.experiments.fit.teachers import Taught
 from compression.students.saved import load_student
@@ -33,7 +33,7 @@ _STEPS = 1500
 """Optimizer steps of a training, if there is time for them."""
 _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
-_FEWEST_EPOCHS = 3
+_FEWEST_EPOCHS = 6
 """A slow student is tried if there is time for so many."""
 _BAG_SHARE, _SHARE = 0.7, 0.25
 """Shares of the time left that the training of a bag and of another kind may take; a variation may take all."""
@@ -70,8 +70,8 @@ class Search:
         self.rows = len(train)
         self.long_texts = sum(map(len, train.sentence1)) > _LONG_TEXT * self.rows
         self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
-        self.epoch_seconds: dict[str, float] = {}
-        """Seconds of an epoch, by architecture."""
+        self.row_seconds: dict[str, float] = {}
+        """Seconds of a row in training, by architecture."""
         self.trained: list[Trained] = []
         self.error: UserError | None = None
 
@@ -100,8 +100,8 @@ class Search:
             for change, candidate in self._changes():
                 before = self.ranked()[0]
                 epochs = self._epochs(candidate, share=1)
-                if epochs < _FEWER * before.epochs:
-                    return self._packed()
+                if epochs * self._rows(candidate) < _FEWER * before.epochs * self._rows(before.candidate):
+                    continue
                 if candidate.flags["epochs"] > before.candidate.flags["epochs"] and epochs <= before.epochs:
                     continue  # there is no time for more epochs
                 self._train(candidate, change, share=1)
@@ -119,21 +119,31 @@ class Search:
 
     def _changes(self) -> Iterator[tuple[str, Candidate]]:
         """Yield variations of the best student so far, without those that were tried; it may change in between."""
+        best = self.ranked()[0].candidate
         tried = [student.candidate.flags for student in self.trained]
+        if self.taught.variants and best.flags["student_arch"] == "ffn" and "augmented" not in best.flags:
+            flags = {**best.flags, "augmented": VARIANTS, "alpha": 0.0}
+            if flags not in tried:
+                yield "with variants of the texts", best.model_copy(update={"flags": flags})
         for change, factors in VARIATIONS:
             candidate = varied(self.task, self.ranked()[0].candidate, factors, self.max_bytes)
             if candidate is not None and candidate.flags not in tried:
                 tried.append(candidate.flags)
                 yield change, candidate
 
+    def _rows(self, candidate: Candidate) -> int:
+        """Return the number of rows of an epoch."""
+        return self.rows * (1 + self.taught.variants if "augmented" in candidate.flags else 1)
+
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
-        steps = math.ceil(self.rows / self.batch_size)
+        steps = math.ceil(self._rows(candidate) / self.batch_size)
         usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
         arch = candidate.flags["student_arch"]
-        measured = self.epoch_seconds or {"ffn": self.rows / _ROWS_A_SECOND}
+        measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
         reference = min(measured, key=lambda name: _SLOWER[name])
-        epoch = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
+        row = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
+        epoch = row * self._rows(candidate)
         return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
 
     def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
@@ -147,7 +157,8 @@ class Search:
         )
         self.trained.append(student)
         if student.seconds:
-            self.epoch_seconds[candidate.flags["student_arch"]] = student.seconds / student.epochs
+            rows = student.epochs * self._rows(candidate)
+            self.row_seconds[candidate.flags["student_arch"]] = student.seconds / rows
 
     def _distilled(self, name: str, candidate: Candidate, change: str, share: float, must: bool) -> Trained:
         """Return a candidate with its result, or with a note on why there is none. share, must: as in `_train`."""
@@ -188,7 +199,8 @@ class Search:
         elif self.taught.encoder and (self.task.kind.by_word or flags.get("ngrams") == "words"):
             flags["embedding_init"] = self.taught.encoder
         loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
-        return {**flags, **loss, "only_original_data": True, "teacher": self.taught.teacher}
+        only_original = "augmented" not in flags
+        return {**flags, **loss, "only_original_data": only_original, "teacher": self.taught.teacher}
 
     def _validated(self, name: str) -> dict[str, float]:
         student, tokenizer, _ = load_student(self.stages.settings.paths.model(self.task.name, name), _CPU)
@@ -222,7 +234,7 @@ class Search:
         left = (self.packed - self.clock.used) / 2
         tune = max(0, min(_TUNE_EPOCHS, int(left / (3 * epoch)))) if epoch else _TUNE_EPOCHS
         flags = self._flags(student.candidate)
-        learning = ("student_arch", "alpha", "only_original_data", "teacher", "loss", "temperature")
+        learning = ("student_arch", "alpha", "only_original_data", "augmented", "teacher", "loss", "temperature")
         quantized = {
             "load_trained_model": student.model,
             "compression_actions": ("quantize",),

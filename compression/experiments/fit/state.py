@@ -21,6 +21,8 @@ OPENING = "opening"
 LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE = "linear", "frozen", "fine-tuned", "answers", "mean", "unsure"
 TEACHERS = LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE
 """Names of teachers in the workspace."""
+VARIANTS = "edits"
+"""Name of the rows with variants of train's texts, and the method that writes them."""
 TRAINED, PACKED = "trained", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""
 _SECONDS = 3.0

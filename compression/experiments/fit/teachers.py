@@ -29,7 +29,7 @@ from common.teachers.logits import load_logits
 from common.training.metrics import main_score
 from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
-from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE
+from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE, VARIANTS
 from compression.runtime import to_probabilities
 
 FOLDS = 4
@@ -48,6 +48,8 @@ _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 3
 """Epochs of fine-tuning."""
 _BACKWARD = 3.0
 """Time of a training step in relation to a forward pass."""
+_FEWEST_VARIANTS, _MOST_VARIANTS = 3, 10
+"""Variants of each text that teachers read for students to learn from."""
 _LEAST_SHARE = 1e-6
 """Smallest probability in a teacher's answers, so that logits are finite."""
 
@@ -64,6 +66,8 @@ class Taught(Settings):
     encoder: str | None = None
     alpha: float = 0.5
     """Weight of the labels in the losses of students: 0 if the teacher's answers have them."""
+    variants: int = 0
+    """Variants of each text that the teacher has read."""
 
 
 class _Teachers:
@@ -134,6 +138,17 @@ class _Teachers:
         self.logits[ANSWERS] = load_logits(paths, task, ANSWERS, "train")
         return both
 
+    def read_variants(self, name: str, count: int) -> int:
+        """Write variants of each text of train and get a teacher's logits of them. Returns their number, 0 if it takes
+        too long."""
+        try:
+            self.stages.run("teachers", "preprocess", augment=VARIANTS, variants=count)
+            limit = self.left(_STOPPED)
+            self.stages.run("teachers", "preprocess", limit, generate_loss=(VARIANTS,), model_name=name)
+        except OutOfTime:
+            return 0
+        return count
+
     def score(self, *names: str, rows: np.ndarray | None = None) -> float:
         """Return the score of the mean of some teachers on some rows of train, by default the labelled ones."""
         rows, mean = self.labelled if rows is None else rows, np.mean([self.logits[name] for name in names], axis=0)
@@ -202,7 +217,13 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     if not best:
         return Taught(teacher=None, why=why)
     encoder = FROZEN if FROZEN in teachers.logits else None
-    return Taught(teacher=teachers.mean_of(best), why=why, encoder=encoder)
+    name, variants = teachers.mean_of(best), 0
+    encoders = len({FROZEN, FINE_TUNED} & set(best))
+    if encoders and not (task.pair or settings.has_answers or settings.other):
+        variants = min(_MOST_VARIANTS, int(teachers.left(_UNTIL) / (encoders * seconds)))
+        variants = teachers.read_variants(name, variants) if variants >= _FEWEST_VARIANTS else 0
+        why += f"; they have read {variants} variants of each text" * bool(variants)
+    return Taught(teacher=name, why=why, encoder=encoder, variants=variants)
 
 
 def unsure_of_others(stages: Stages, train: Split, taught: Taught) -> Taught:

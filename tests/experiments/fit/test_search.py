@@ -31,7 +31,7 @@ class FakeClock(Clock):
 def searched(tmp_path, monkeypatch):
     """A function that searches with students of given speeds and scores. Returns the search."""
 
-    def run(epoch_seconds, score, seconds=300):
+    def run(epoch_seconds, score, seconds=300, variants=0):
         clock = FakeClock(tmp_path, seconds)
         stages = Stages(FitSettings(file="f.csv"), load_task("sst-2"), clock, State(tmp_path, "id"))
 
@@ -48,7 +48,7 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(stages, "run", train)
-        chosen = Search(stages, 32_000, Taught(teacher="linear", why=""), end=0.8 * seconds, packed=seconds)
+        chosen = Search(stages, 32_000, Taught(teacher="linear", why="", variants=variants), end=0.8 * seconds, packed=seconds)
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
         monkeypatch.setattr(stages, "run_stopped", lambda stage, kind, step_of, flags: completed[-1])
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])
@@ -63,6 +63,19 @@ def test_every_kind_is_trained_then_the_best_is_varied(searched):
     assert len(set(kinds[:4])) == 4
     assert best.change
     assert best.score == max(student.score for student in chosen.trained)
+    assert clock.used <= 0.8 * 300 * 1.1
+
+
+@pytest.mark.parametrize(("gain", "variants"), [(0.1, True), (-0.1, False)])
+def test_variants_of_texts_are_learned_from_if_they_help(searched, gain, variants):
+    chosen, best, clock = searched(
+        lambda flags: 0.1 if flags["only_original_data"] else 0.4,
+        lambda flags: 0.5 + (0.0 if flags["only_original_data"] else gain),
+        variants=3,
+    )
+    with_variants = [student for student in chosen.trained if "augmented" in student.candidate.flags]
+    assert with_variants[0].change == "with variants of the texts"
+    assert ("augmented" in best.candidate.flags) == variants
     assert clock.used <= 0.8 * 300 * 1.1
 
 

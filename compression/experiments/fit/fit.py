@@ -14,11 +14,12 @@ from common.stopping import at_once
 from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
 from compression.experiments.fit import state
-from compression.experiments.fit.data import TASK_FILE, read_contents
+from compression.experiments.fit.contents.read import read_contents
+from compression.experiments.fit.contents.table import file_identity
 from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
-from compression.experiments.fit.table import file_identity
+from compression.experiments.fit.task import TASK_FILE
 from compression.experiments.jobs import Job
 from compression.experiments.report.record import check_name_is_free
 

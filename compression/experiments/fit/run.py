@@ -28,9 +28,8 @@ from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
 from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.baselines import score_baselines
-from compression.experiments.fit.data import TASK_FILE, draw, whole_texts, write_task
-from compression.experiments.fit.detect import FileContents
-from compression.experiments.fit.labels import label_counts, without_labels
+from compression.experiments.fit.contents.detect import FileContents
+from compression.experiments.fit.contents.labels import label_counts, without_labels
 from compression.experiments.fit.page import analyse, answered_from, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
@@ -38,6 +37,7 @@ from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
 from compression.experiments.fit.students import candidates
+from compression.experiments.fit.task import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.teachers import Taught, teach, unsure_of_others
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
 from compression.experiments.report.results import Row, write_results

@@ -77,6 +77,8 @@ class _Teachers:
         self.stages, self.train = stages, train
         self.labelled = np.flatnonzero(train.labelled)
         self.logits: dict[str, np.ndarray] = {}
+        self.scores: list[str] = []
+        """How good they are, in words."""
 
     def left(self, share: float) -> float:
         """Return the seconds left until a share of the whole time has passed."""
@@ -92,23 +94,88 @@ class _Teachers:
         except UserError as error:
             say(f"{name}: {error}")
 
-    def fine_tune(self, reading: float, **flags: object) -> None:
-        """Fine-tune the encoder; if it takes too long, the best of its epochs is kept.
+    def build_cheap(self) -> float:
+        """Build the linear teacher and the one over a frozen encoder, if there is time.
 
-        reading: estimated seconds in which it reads train once.
+        Returns the estimated seconds in which the encoder reads train once; infinite if it cannot be loaded in time.
         """
-        flags["model_name"] = FINE_TUNED
+        settings, task, seconds = self.stages.settings, self.stages.task, float("inf")
+        texts = [text for column in self.train.sentences() for text in column]
+        if not task.kind.by_word and _linear_seconds(texts, task.outputs) < self.left(_STOPPED):
+            self.build(LINEAR, arch="linear")
+        is_fast = pick_device(settings.cpu).type != "cpu"
+        may_read = is_fast or len(texts) / _MOST_TEXTS_A_SECOND < self.left(_UNTIL)
+        if self.stages.clock.left > _LEAST_SECONDS and may_read:
+            with at_once():
+                seconds = _encoder_seconds(self.stages, texts)
+        if seconds < self.left(_UNTIL) and not task.kind.by_word:
+            self.build(FROZEN, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
+        return seconds
+
+    def choose(self) -> tuple[tuple[str, ...], float]:
+        """Return the names of the best teacher, or of all whose mean is better, and their score; none without any."""
+        choices = {(name,): self.score(name) for name in self.logits}
+        if len(choices) > 1:
+            choices[tuple(self.logits)] = self.score(*self.logits)
+        if not choices:
+            return (), 0.0
+        self.scores.append(f"on train rows that it has not learned from: {_in_words(choices)}")
+        best = max(choices, key=lambda names: choices[names])
+        return best, choices[best]
+
+    def join_answers(self, best: tuple[str, ...], score: float, agreement: bool) -> tuple[tuple[str, ...], float]:
+        """Return the best teachers and their score if the user's answers, where there are some, may join them."""
+        settings = self.stages.settings
+        file = settings.paths.experiment(settings.experiment) / ANSWERS_FILE
+        both = self.add_answers(file, best) if file.exists() else None
+        if both is None:
+            return best, score
+        joined = (*best, ANSWERS)
+        if not (best and len(both) and not agreement):
+            return joined, score
+        choices = {names: self.score(*names, rows=both) for names in (joined, (ANSWERS,), best)}
+        self.scores.append(f"on the {len(both):,} labelled ones with an answer: {_in_words(choices)}")
+        joined = max(choices, key=lambda names: choices[names])
+        return joined, self.score(*joined)
+
+    def join_fine_tuned(self, best: tuple[str, ...], score: float, seconds: float) -> tuple[str, ...]:
+        """Return the best teachers, with a fine-tuned encoder if there is time for one and it is not worse.
+
+        score: of the best; seconds: estimated seconds in which the encoder reads train once.
+        """
+        epochs = min(_MOST_EPOCHS, int(self.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
+        if epochs < _FEWEST_EPOCHS or not self.fine_tune(epochs, seconds):
+            return best
+        validated = _validation_score(self.stages)
+        joins = not best or validated + 0.5 / np.sqrt(len(self.train)) > score
+        self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
+        return (*best, FINE_TUNED) if joins else best
+
+    def fine_tune(self, epochs: int, seconds: float) -> bool:
+        """Fine-tune the encoder; of one that takes too long, the best epoch is kept. Returns whether there is one.
+
+        seconds: as in `join_fine_tuned`.
+        """
+        settings, always_pairs = self.stages.settings, self.stages.task.kind.always_pairs
+        flags = {
+            "arch": settings.encoder,
+            "model_name": FINE_TUNED,
+            "max_epochs": epochs,
+            "patience": epochs,
+            "max_tokens": _CONTEXT_TOKENS if always_pairs else _MAX_TOKENS,
+        }
         try:
             try:
-                self.stages.run("teachers", "finetune", self.left(_STOPPED) - reading, **flags)
+                self.stages.run("teachers", "finetune", self.left(_STOPPED) - seconds, **flags)
             except OutOfTime:
                 if not self.stages.run_stopped("teachers", "finetune", step_of, flags):
-                    return
-            self.read_train(FINE_TUNED, seconds=2 * reading)
+                    return False
+            self.read_train(FINE_TUNED, seconds=2 * seconds)
         except OutOfTime:
-            return
+            return False
         except UserError as error:
             say(f"{FINE_TUNED}: {error}")
+        return FINE_TUNED in self.logits
 
     def read_train(self, name: str, seconds: float = 0.0, **flags: object) -> None:
         """Get a teacher's logits of train. seconds: that it has in any case. Raises OutOfTime."""
@@ -139,14 +206,20 @@ class _Teachers:
         return both
 
     def read_variants(self, name: str, count: int) -> int:
-        """Write variants of each text of train and get a teacher's logits of them. Returns their number, 0 if it takes
-        too long."""
+        """Write variants of each text of train and get a teacher's logits of them.
+
+        count: how many there is time for. Returns how many there are for each text.
+        """
+        count = min(count, _MOST_VARIANTS)
+        if count < _FEWEST_VARIANTS:
+            return 0
         try:
             self.stages.run("teachers", "preprocess", augment=VARIANTS, variants=count)
             limit = self.left(_STOPPED)
             self.stages.run("teachers", "preprocess", limit, generate_loss=(VARIANTS,), model_name=name)
         except OutOfTime:
             return 0
+        self.scores.append(f"they have read {count} variants of each text")
         return count
 
     def score(self, *names: str, rows: np.ndarray | None = None) -> float:
@@ -168,61 +241,20 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
 
     agreement: whether labels are the answers of the user's file, so that nothing says how good these are.
     """
-    settings, clock, task = stages.settings, stages.clock, stages.task
+    settings, task = stages.settings, stages.task
     teachers = _Teachers(stages, train)
-    texts = [text for column in train.sentences() for text in column]
-    if not task.kind.by_word and _linear_seconds(texts, task.outputs) < teachers.left(_STOPPED):
-        teachers.build(LINEAR, arch="linear")
-    seconds = float("inf")
-    is_fast = pick_device(settings.cpu).type != "cpu"
-    may_read = is_fast or len(texts) / _MOST_TEXTS_A_SECOND < teachers.left(_UNTIL)
-    if clock.left > _LEAST_SECONDS and may_read:
-        with at_once():
-            seconds = _encoder_seconds(stages, texts)
-    if seconds < teachers.left(_UNTIL) and not task.kind.by_word:
-        teachers.build(FROZEN, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
-    scores = {(name,): teachers.score(name) for name in teachers.logits}
-    if len(scores) > 1:
-        scores[tuple(teachers.logits)] = teachers.score(*teachers.logits)
-    best = max(scores, key=lambda names: scores[names], default=())
-    why = f"on train rows that it has not learned from: {_in_words(scores)}"
-    file = settings.paths.experiment(settings.experiment) / ANSWERS_FILE
-    both = teachers.add_answers(file, best) if file.exists() else None
-    if both is not None:
-        joined = (*best, ANSWERS)
-        scores[joined] = scores.get(best, 0.0)
-        if best and len(both) and not agreement:
-            choices = {names: teachers.score(*names, rows=both) for names in (joined, (ANSWERS,), best)}
-            why += f"; on the {len(both):,} labelled ones with an answer: {_in_words(choices)}"
-            joined = max(choices, key=lambda names: choices[names])
-            scores[joined] = teachers.score(*joined)
-        best = joined
-    why = f"{' and '.join(best)} ({why})" if best else "none: there was no time for one"
-    epochs = min(_MOST_EPOCHS, int(teachers.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
-    if epochs >= _FEWEST_EPOCHS:
-        teachers.fine_tune(
-            seconds,
-            arch=settings.encoder,
-            max_epochs=epochs,
-            patience=epochs,
-            max_tokens=_MAX_TOKENS if not task.kind.always_pairs else _CONTEXT_TOKENS,
-        )
-        if FINE_TUNED in teachers.logits:
-            score = _validation_score(stages)
-            if not best:
-                return Taught(teacher=FINE_TUNED, why=f"fine-tuned {100 * score:.1f} on validation", encoder=FINE_TUNED)
-            joins = score + 0.5 / np.sqrt(len(train)) > scores[best]
-            best = (*best, FINE_TUNED) if joins else best
-            why += f"; fine-tuned {100 * score:.1f} on validation" + (", joins" if joins else ", left out")
+    seconds = teachers.build_cheap()
+    best, score = teachers.choose()
+    best, score = teachers.join_answers(best, score, agreement)
+    best = teachers.join_fine_tuned(best, score, seconds)
     if not best:
-        return Taught(teacher=None, why=why)
-    encoder = FROZEN if FROZEN in teachers.logits else None
+        return Taught(teacher=None, why="none: there was no time for one")
     name, variants = teachers.mean_of(best), 0
-    encoders = len({FROZEN, FINE_TUNED} & set(best))
-    if encoders and not (task.pair or settings.has_answers or settings.other):
-        variants = min(_MOST_VARIANTS, int(teachers.left(_UNTIL) / (encoders * seconds)))
-        variants = teachers.read_variants(name, variants) if variants >= _FEWEST_VARIANTS else 0
-        why += f"; they have read {variants} variants of each text" * bool(variants)
+    read_by = {FROZEN, FINE_TUNED} & {*best}
+    if read_by and not (task.kind.by_word or task.pair or settings.has_answers or settings.other):
+        variants = teachers.read_variants(name, int(teachers.left(_UNTIL) / (len(read_by) * seconds)))
+    encoder = next((encoder for encoder in (FROZEN, FINE_TUNED) if encoder in teachers.logits), None)
+    why = f"{' and '.join(best)} ({'; '.join(teachers.scores)})"
     return Taught(teacher=name, why=why, encoder=encoder, variants=variants)
 
 

@@ -14,10 +14,11 @@ from common.errors import UserError
 from common.kinds.iob import as_iob, as_iob2
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import search
-from compression.experiments.fit.data import read_contents, write_task
+from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.run import in_words
 from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.task import write_task
 
 TEXTS = tiny_tags.tagged(60)
 EXPECTED = [(" ".join(words), tuple(tags)) for words, tags in TEXTS]

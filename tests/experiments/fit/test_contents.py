@@ -4,8 +4,8 @@ import pytest
 from own_task import write_csv
 
 from common.errors import UserError
-from compression.experiments.fit import table
-from compression.experiments.fit.data import read_contents
+from compression.experiments.fit.contents import table
+from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.settings import FitSettings
 
 NUMBERS = "Column 'verdict' has numbers to predict (--kind labels takes each as a label)."

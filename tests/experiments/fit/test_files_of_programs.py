@@ -11,7 +11,7 @@ import pytest
 import tiny
 
 from common.errors import UserError
-from compression.experiments.fit.data import read_contents
+from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.run import learnable
 from compression.experiments.fit.settings import FitSettings
 

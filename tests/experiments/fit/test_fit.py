@@ -20,11 +20,11 @@ from common.store.workspace import one_word
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
 from compression.experiments.fit import search
+from compression.experiments.fit.contents.table import file_identity
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.result import FitResult, Packed
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import FUNCTIONS
-from compression.experiments.fit.table import file_identity
 from compression.experiments.report.results import read_results
 
 

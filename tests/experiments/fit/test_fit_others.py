@@ -7,7 +7,7 @@ from common.data.split import load_split, read_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.teachers.logits import load_logits
-from compression.experiments.fit.data import read_contents
+from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import UNSURE
@@ -47,8 +47,8 @@ def test_it_needs_a_precision(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_teacher_is_unsure_of_them(tmp_path):
-    given = settings(tmp_path, encoder="none", max_bytes=4000, minutes=0.4, output=tmp_path / "reviews.fwt")
+def test_a_teacher_is_unsure_of_them(tmp_path, encoder):
+    given = settings(tmp_path, encoder=str(encoder), max_bytes=4000, minutes=0.4, output=tmp_path / "reviews.fwt")
     result = fit(given)
     task = load_task(str(given.paths.experiment(given.experiment) / "task.yaml"))
     train = load_split(given.paths, task, "train")

@@ -12,7 +12,7 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.experiments.fit.data import read_contents
+from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.settings import FitSettings
 from compression.runtime import load
 

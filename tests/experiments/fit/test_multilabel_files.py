@@ -17,12 +17,13 @@ from own_task import write_csv, write_tsv
 from common.data.readers.tables import read_source
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL
-from compression.experiments.fit.data import draw, read_contents, with_test, write_task
-from compression.experiments.fit.detect import detect
-from compression.experiments.fit.labels import labels_of, read_rows
+from compression.experiments.fit.contents.detect import detect
+from compression.experiments.fit.contents.labels import labels_of, read_rows
+from compression.experiments.fit.contents.read import read_contents, with_test
+from compression.experiments.fit.contents.table import read_any
 from compression.experiments.fit.run import in_words
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import read_any
+from compression.experiments.fit.task import draw, write_task
 
 TEXTS = [text for text, _ in tiny.sentences(400)]
 

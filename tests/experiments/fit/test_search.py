@@ -48,7 +48,9 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(stages, "run", train)
-        chosen = Search(stages, 32_000, Taught(teacher="linear", why="", variants=variants), end=0.8 * seconds, packed=seconds)
+        chosen = Search(
+            stages, 32_000, Taught(teacher="linear", why="", variants=variants), end=0.8 * seconds, packed=seconds
+        )
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
         monkeypatch.setattr(stages, "run_stopped", lambda stage, kind, step_of, flags: completed[-1])
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])

@@ -5,9 +5,8 @@ import numpy as np
 from common.data.overlap import FEW_WORDS, near_keys, whole_rows
 from common.data.prepare import make_splits
 from common.data.readers.tables import read_source
-from compression.experiments.fit import data
-from compression.experiments.fit.data import whole_texts, write_task
-from compression.experiments.fit.detect import FileContents
+from compression.experiments.fit.contents.detect import FileContents
+from compression.experiments.fit.task import whole_texts, write_task
 
 
 def found(texts, columns=("text",), gaps=1000):
@@ -51,7 +50,7 @@ def test_few_parts_short_rows_pairs_and_large_files_are_drawn_from_as_usual(tmp_
     assert whole_texts(found(with_parts(300, 250), ("one", "two"))) is None
     assert whole_texts(found(with_parts(40, 40))) is None  # too few to hold out
     assert whole_texts(found(with_parts(300, 250), gaps=2)) == 150  # those with a label
-    monkeypatch.setattr(data, "_MOST_WORDS", 1000)
+    monkeypatch.setattr("compression.experiments.fit.task._MOST_WORDS", 1000)
     assert whole_texts(found(with_parts(300, 250))) is None
     task = write_task(tmp_path, "mine", found(with_parts(300, 250)))
     assert not task.validation.whole_sentences

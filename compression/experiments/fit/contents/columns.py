@@ -10,9 +10,9 @@ from typing import Any
 from common.data.readers.records import column_indices, is_missing
 from common.data.text import text_key, words_in
 from common.errors import UserError
-from compression.experiments.fit.labels import is_number
+from compression.experiments.fit.contents.labels import is_number
+from compression.experiments.fit.contents.table import Table
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import Table
 from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")

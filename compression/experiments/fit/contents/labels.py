@@ -14,7 +14,7 @@ from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels
 from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.table import Table
+from compression.experiments.fit.contents.table import Table
 
 FEWEST_OF_LABEL = 5
 """Rows of a label that has fewer rows are left out."""

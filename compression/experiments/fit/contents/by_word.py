@@ -23,9 +23,9 @@ from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import NO_ANSWER
 from common.reading import regular_file
 from common.stopping import at_once
-from compression.experiments.fit.labels import Row
+from compression.experiments.fit.contents.labels import Row
+from compression.experiments.fit.contents.table import MOST_BYTES, Table
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import MOST_BYTES, Table
 
 TAGGED_SUFFIXES = (".txt", ".conll", ".iob", ".iob2", ".bio", ".bioes")
 """Suffixes of files that have a word and its tag on each line; .tsv and .csv may be such files, too."""

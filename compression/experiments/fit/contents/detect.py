@@ -14,8 +14,14 @@ from common.data.tasks import JOINED_BY
 from common.data.text import text_key
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.columns import LABEL_COLUMNS, check_texts, guess_label, named_columns, text_columns
-from compression.experiments.fit.labels import (
+from compression.experiments.fit.contents.columns import (
+    LABEL_COLUMNS,
+    check_texts,
+    guess_label,
+    named_columns,
+    text_columns,
+)
+from compression.experiments.fit.contents.labels import (
     FEWEST_OF_LABEL,
     Row,
     are_numbers,
@@ -29,8 +35,8 @@ from compression.experiments.fit.labels import (
     with_plain_numbers,
     without_labels,
 )
+from compression.experiments.fit.contents.table import Table
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import Table
 
 FEWEST_ROWS = 50
 """Minimum number of labelled rows: a tenth each is held out as validation and test."""

@@ -14,11 +14,11 @@ from common.errors import UserError
 from common.kinds.registry import LABELS
 from common.reading import regular_file
 from common.seeds import derive
-from compression.experiments.fit.columns import text_columns
-from compression.experiments.fit.detect import FileContents
-from compression.experiments.fit.labels import read_rows
+from compression.experiments.fit.contents.columns import text_columns
+from compression.experiments.fit.contents.detect import FileContents
+from compression.experiments.fit.contents.labels import read_rows
+from compression.experiments.fit.contents.table import Table, read_any
 from compression.experiments.fit.settings import FitSettings
-from compression.experiments.fit.table import Table, read_any
 
 _HELD_OUT = 10
 """One text of so many is held out to choose the threshold."""

@@ -1,0 +1,131 @@
+"""Answers of the user's own model, such as a language model, to the texts of a file: a teacher of the fit.
+
+If no row of the file has a label, the answers are the labels. This module imports no heavy library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from common.data.readers.records import as_sentence, is_missing
+from common.data.readers.tables import as_label
+from common.errors import UserError
+from common.kinds.base import finite_numbers
+from common.teachers.answers import LABEL_PREFIXES
+from compression.experiments.fit.contents.columns import LABEL_NAMES, guess_label, named_columns, text_columns
+from compression.experiments.fit.contents.detect import Answers
+from compression.experiments.fit.contents.table import Table, read_any
+from compression.experiments.fit.settings import FitSettings
+
+_LABELS = ("predicted_label", "predicted_labels", "predicted_score", *LABEL_NAMES)
+
+
+def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSettings, Answers | None]:
+    """Return the table without a column of answers, its settings, and the answers; None without flags of a teacher.
+
+    If no row has a label, the table has the answers as labels. Raises UserError if the answers fit no row, or if it is
+    not clear where they are.
+    """
+    if not settings.has_answers:
+        return table, settings, None
+    source = read_any(settings.teacher_file, settings.seed) if settings.teacher_file else table
+    column = named_columns(source, "--teacher-column", [settings.teacher_column]) if settings.teacher_column else ()
+    if source is table:
+        table = _of_columns(table, [name for name in table.header if name not in column])
+    texts = text_columns(table, settings)
+    keys = texts if set(texts) <= set(source.header) else (_id_column(table, source, texts),)
+    column, form, cells = _answer_cells(source, next(iter(column), None), {*keys, *table.header})
+    by_key: dict[tuple[str, ...], Any] = {}
+    for key, cell in zip(_keys(source, keys), cells, strict=True):
+        if not is_missing(cell) and cell != "":
+            by_key.setdefault(key, cell)
+    rows, row_keys = _keys(table, texts), _keys(table, keys)
+    by_text = {row: by_key[key] for row, key in zip(rows, row_keys, strict=True) if all(row) and key in by_key}
+    if not by_text:
+        raise UserError(f"{source.path}: no answer is to a row of {table.path} (compared by {', '.join(keys)})")
+    answers = Answers(f"{source.path.name}: column {column!r}", form, by_text, not _has_labels(table, settings, texts))
+    if answers.are_labels:
+        label = next(iter(settings.label), LABEL_NAMES[0])
+        settings = settings.model_copy(update={"label": (label,), "text": texts})
+        table = _of_columns(table, [name for name in table.header if name != label])
+        labels = [_as_label(by_text.get(row), form, settings.kind) for row in rows]
+        labelled = [[*row, cell] for row, cell in zip(table.rows, labels, strict=True)]
+        table = dataclasses.replace(table, header=[*table.header, label], rows=labelled)
+    return table, settings, answers
+
+
+def _answer_cells(source: Table, column: str | None, others: set[str]) -> tuple[str, str, list[Any]]:
+    """Return the column of answers, their form, and each row's answer. others: columns of other contents."""
+    new = [name for name in source.header if name and name not in others]
+    likely = [name for name in (*LABEL_PREFIXES, *_LABELS) if name in source.header] or (new if len(new) == 1 else [])
+    for form, prefix in LABEL_PREFIXES.items():
+        names = [name for name in source.header if name.startswith(prefix)]
+        if names and not column and form not in likely:
+            rows = zip(*map(source.column, names), strict=True)
+            labels = [name.removeprefix(prefix) for name in names]
+            objects = [dict(zip(labels, cells, strict=True)) if any(cells) else None for cells in rows]
+            return f"{prefix}...", form, objects
+    if not column and not likely:
+        listed = ", ".join(source.header)[:500]
+        raise UserError(f"{source.path}: give the column of answers with --teacher-column (columns: {listed})")
+    column = column or likely[0]
+    cells = source.column(column)
+    if any(isinstance(cell, dict) for cell in cells):
+        return column, column if column in LABEL_PREFIXES else "probabilities", cells
+    return column, "label", cells
+
+
+def _id_column(table: Table, source: Table, texts: Sequence[str]) -> str:
+    """Return a column of both tables with another value in each row of the first, preferably one called id."""
+    shared = [name for name in table.header if name in source.header and name not in texts]
+    for name in sorted(shared, key=lambda name: not name.lower().endswith("id")):
+        if len({str(cell) for cell in table.column(name) if not is_missing(cell)}) == len(table.rows):
+            return name
+    listed = ", ".join(source.header)[:500]
+    raise UserError(f"{source.path}: needs texts ({', '.join(texts)}) or an id that {table.path} has (found {listed})")
+
+
+def _keys(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the texts, or the id, of every row."""
+    keys = []
+    for number, row in enumerate(zip(*map(table.column, columns), strict=True), 1):
+        try:
+            keys.append(tuple(as_sentence(cell) if isinstance(cell, str) else as_label(cell) for cell in row))
+        except UserError as error:
+            raise UserError(f"{table.path} row {number}: {error}") from None
+    return keys
+
+
+def _has_labels(table: Table, settings: FitSettings, texts: tuple[str, ...]) -> bool:
+    """Return whether a row has a label. A column that differs in every row is not one of labels."""
+    if len(settings.label) > 1:
+        return True
+    if settings.label and settings.label[0] not in table.header:
+        return settings.test is None and settings.label != (settings.teacher_column,)  # then this is an error
+    try:
+        label = next(iter(settings.label), None) or guess_label(table, texts)
+    except UserError:  # no column is likely
+        return False
+    cells = [str(cell) for cell in table.column(label) if not is_missing(cell) and cell != ""]
+    return bool(cells) and (label in (*settings.label, *LABEL_NAMES) or len(set(cells)) < len(cells))
+
+
+def _of_columns(table: Table, names: Sequence[str]) -> Table:
+    rows = map(list, zip(*map(table.column, names), strict=True))
+    return dataclasses.replace(table, header=list(names), rows=list(rows))
+
+
+def _as_label(answer: Any, form: str, kind: str) -> Any:
+    """Return an answer as a label, or for --kind multilabel a list of labels; None if it is not usable."""
+    if form == "label" or not isinstance(answer, dict):
+        return answer
+    try:
+        known = {name: value for name, value in answer.items() if not is_missing(value)}
+        values = dict(zip(known, finite_numbers(list(known.values())), strict=True))
+    except UserError:
+        return None
+    if kind == "multilabel":
+        return [name for name, value in values.items() if value >= (0 if form == "logits" else 0.5)]
+    return max(values, key=values.get, default=None)

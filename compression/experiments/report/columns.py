@@ -103,15 +103,6 @@ def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
         yield note.replace("{by}", by)
 
 
-def disk_field(group: SeedGroup) -> str:
-    """Return the field of the size on disk as the thesis reports it: gzipped for pruned or quantized students.
-
-    Empty if the group has students of both kinds.
-    """
-    fields = {GZIPPED if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in group.rows}
-    return fields.pop() if len(fields) == 1 else ""
-
-
 def _three_digits(unit: float) -> Callable[[float], str]:
     def text(value: float) -> str:
         digits = sum(value / unit < limit for limit in (99.5, 9.95, 0.995, 0.0995))
@@ -187,17 +178,17 @@ COLUMNS = [
     Column(
         "bytes",
         "Size, MB",
-        lambda group, _: group.size(disk_field(group)),
+        lambda group, _: group.size(group.disk_field),
         _megabytes,
         tables=("pivot",),
-        note="Size: on disk, of the weights file for what was distilled, of that file gzipped for what was pruned or "
-        f"quantized. {UNITS}",
+        note="Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in "
+        f"the thesis. {UNITS}",
     ),
-    Column("bytes_of", "", lambda group, _: disk_field(group), tables=("pivot",)),
+    Column("bytes_of", "", lambda group, _: group.disk_field, tables=("pivot",)),
     Column(
         "times_smaller",
         "× smaller",
-        lambda group, teacher: group.times_smaller(disk_field(group), teacher),
+        lambda group, teacher: group.times_smaller(group.disk_field, teacher),
         ratio_text,
         tables=("pivot",),
         note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.columns import columns_of, disk_field, notes_of
+from compression.experiments.report.columns import columns_of, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import (
     Cell,
@@ -20,6 +20,7 @@ from compression.experiments.report.pivot_layout import (
 )
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import (
+    GZIPPED_TABLE,
     QUOTED_TEACHER,
     QuotedFigure,
     QuotedPoint,
@@ -29,6 +30,7 @@ from compression.experiments.report.reference import (
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import (
     DASH,
+    GZIPPED,
     SeedGroup,
     Stat,
     mean,
@@ -77,6 +79,9 @@ class _Pivot:
             or any(self._figure(cell, column) for (_, label), cell in cells.cells.items() if label == column.labels)
         ]
         self._kinds = _kinds(cells.tasks, "task" in record.table.columns)
+        stages = {row["stage"] for cell in cells.cells.values() for row in cell.rows}
+        quotes_gzipped = record.quote is not None and record.quote.table == GZIPPED_TABLE
+        self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
         self._incomplete = self._incomparable = False
 
     def table(self) -> Table:
@@ -130,6 +135,8 @@ class _Pivot:
         printed = [{"task": f.task, "bytes_model": f.size_bytes} for f in figures if f.size_bytes]
         for tasks in self._kinds.values():
             group, teacher = _of_tasks(rows, tasks), _of_tasks(teachers, tasks)
+            if kind == "student":
+                group = dataclasses.replace(group, disk_field=self._disk_field)
             known = _comparable(group)
             self._incomparable |= bool(group.rows) and not known
             entries += [column.entry(group, teacher) if known else _EMPTY for column in columns_of("pivot")]
@@ -278,9 +285,9 @@ def _point_row(task: str, point: QuotedPoint) -> Row:
 
 
 def _comparable(group: SeedGroup) -> bool:
-    """Return whether models have one size: the same parameters on each task, and files of the same kind."""
+    """Return whether models have one size: the same stage, and the same parameters on each task."""
     by_task = grouped(group.rows, lambda row: row["task"]).values()
-    return bool(disk_field(group)) and all(len({row.get("parameters") for row in rows}) == 1 for rows in by_task)
+    return all(len({(row.get("stage"), row.get("parameters")) for row in rows}) == 1 for rows in by_task)
 
 
 def _on_test(rows: Iterable[Row]) -> bool:

@@ -63,10 +63,12 @@ class SeedGroup:
     """Models that differ only in their seed, scored on one split. rows: one per seed, at least one.
 
     A table of means also has groups of models of several tasks; sizes and speeds are then means over the tasks.
+    disk_field: its field of the size on disk, the same for all students.
     """
 
     name: str
     rows: tuple[Row, ...]
+    disk_field: str = "bytes_model"
 
     @property
     def is_teacher(self) -> bool:

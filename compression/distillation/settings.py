@@ -341,9 +341,14 @@ class DistillSettings(
                 f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
                 f"(--embedding-type is {self.embedding_type})"
             )
-        if self.embedding_init == "logits" and self.alpha == 1 and self.only_original_data:
+        if self.embedding_init == "logits" and self.labels_alone:
             raise ValueError("--embedding-init logits needs a teacher, but only labels are learned from")
         return self
+
+    @property
+    def labels_alone(self) -> bool:
+        """Whether the student learns from labels alone, without a teacher."""
+        return self.alpha == 1 and self.only_original_data
 
     def student(self) -> StudentSettings:
         """Return the settings that build the student."""

@@ -201,7 +201,7 @@ class CompressSettings(  # bases in the order of --help
         in_tuning = ("batch_size", "accumulate", "max_grad_norm", "precision")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*OF_UNITS}
         arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
-        labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
+        labels_alone = self.labels_alone and not asked["pretrain"]
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
             (self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch),

@@ -95,6 +95,11 @@ def ratio_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
+def compared_text(ratio: float, less: str = "smaller", more: str = "larger") -> str:
+    """Return '1,800 times smaller', or '3.2 times larger' for a ratio below 1."""
+    return f"{ratio_text(ratio)} times {less}" if ratio >= 1 else f"{ratio_text(1 / ratio)} times {more}"
+
+
 def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
     """Yield the notes of columns, one or two sentences each. rows: rows of results.json behind the columns."""
     runtimes = {(row.get("speed") or {}).get("runtime") for row in rows}

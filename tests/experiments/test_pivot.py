@@ -232,6 +232,19 @@ def test_tasks_of_both_kinds_have_a_size_for_single_sentences_and_one_for_pairs(
     assert any(note.startswith("single: of tasks of single sentences") for note in pivot.notes)
 
 
+def test_columns_of_several_tasks_have_an_average_as_glue_has():
+    axes = {**STUDENT, "task": values("sst-2", "qqp", axis="task")}
+    cells = [{"student_arch": "bilstm", "task": task} for task in axes["task"]]
+    metrics = {"accuracy": 0.8, "f1": 0.7, "f1_at_threshold": 0.9}
+    rows = [row(cells[0], 1, {"accuracy": 0.9}), row(cells[1], 1, metrics, task="qqp")]
+    grid = record(axes, columns=["task"], seeds=[1])
+    pivot = only(rows, grid)
+    assert (pivot.heads[-1].text, pivot.lines[0].entries[-1].text) == ("average of tasks", "82.50")
+    assert any(note.startswith("Average of tasks: the mean over tasks") for note in pivot.notes)
+    for table in (only(rows[:1], grid), only(rows[:1])):
+        assert "average of tasks" not in [head.text for head in table.heads]
+
+
 def test_an_axis_left_out_of_the_layout_makes_tables():
     axes = {**STUDENT, "method": METHODS, "pooling": values("last", "max", axis="pooling")}
     tables = pivots(scored({**ALPHA_0, "pooling": "max"}, 0.8, 0.8, 0.8, 0.8), record(axes))

@@ -15,6 +15,7 @@ from common.training.distillation_losses import LOSSES
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
 from compression.distillation.settings import (
     OF_UNITS,
+    THESIS_ARCHS,
     AlignSettings,
     DistillSettings,
     InitSettings,
@@ -246,6 +247,7 @@ class CompressSettings(  # bases in the order of --help
             (trained or guided, AlignSettings.model_fields, "with --guide student"),
             (trained or tuned, AlignSettings.model_fields, both + ", or --tune-epochs"),
             (trained, {*StudentSettings.model_fields, *widths}, both),
+            (distilled, ["recipe"], distilling),
             (trained, ["init_from_teacher"], both),
             (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
             (
@@ -282,6 +284,8 @@ def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
         return _at_batch_size(student_defaults(arch, False), values) | before
     task = load_task(values["task"])
     usual = _at_batch_size(student_defaults(arch, task.pair), values)
+    if values.get("recipe") == "thesis" and arch in THESIS_ARCHS:
+        usual |= student_defaults(f"thesis/{arch}", task.pair)
     usual |= {} if task.kind.has_distributions else {"loss": "mse"}
     usual |= {"symmetric": task.symmetric} if values.get("pair_encoder", "compare") != "compare" else {}
     name = values.get("load_trained_model")

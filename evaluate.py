@@ -20,6 +20,7 @@ from common.tables import human_bytes
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
+from compression.experiments.report.seed_groups import mean_over_splits
 
 
 def main() -> None:
@@ -35,12 +36,19 @@ def main() -> None:
         print_json(rows)
         return
     for row in rows:
-        scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
+        scores = _scores(row)
         scores += f" (threshold {row['threshold']:.4f})" if "threshold" in row else ""
         scores += f", ece {row['ece']:.4f}" if "ece" in row else ""
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {_sizes(row)}")
         if "speed" in row:
             print(f"  {_speed(row['speed'])}")
+    splits = [row["split"] for row in rows]
+    if len(rows) > 1 and (mean := mean_over_splits(rows, splits)):
+        print(f"{mean['model']} on {mean['task']}, mean of {mean['split']}: {_scores(mean)}")
+
+
+def _scores(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
 
 
 def _speed(speed: dict[str, Any]) -> str:

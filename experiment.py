@@ -2,8 +2,7 @@
 
     python experiment.py run configs/experiments/quickstart.yaml
     python experiment.py run configs/experiments/distillation-gain.yaml --task sst-2 --name gain-sst-2
-    python experiment.py preprocess finetune compress evaluate analyze --name first --task rotten-tomatoes \\
-        --only-original-data --alpha 1
+    python experiment.py preprocess finetune compress evaluate analyze --task rotten-tomatoes --alpha 0 --name first
     python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --set epochs=2
     python experiment.py report table-7-1
     python experiment.py fit reviews.csv --text review --label verdict --max-bytes 32000 --minutes 15
@@ -15,9 +14,10 @@
 
 run: the jobs of a file, each one of preprocess, finetune, compress, evaluate, analyze. A flag goes to every job that
 has it (`compress.py --help` and so on explain them); --name, --observer and --dry-run, which prints the jobs, are the
-experiment's own. Without --model-name, evaluate and analyze use every model of the earlier jobs. Finished work is
-reused. The report is in <workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other
-commands.
+experiment's own. Without --model-name, evaluate and analyze use every model of the earlier jobs. Stages named without
+a file are run in the order of what they need: splits, the teacher, augmented rows (with --augment) and the teacher's
+logits, students, scores; --model-name names the teacher. Finished work is reused. The report is in
+<workspace>/experiments/<name>. `experiment.py sweep --help` and so on explain the other commands.
 """
 
 import dataclasses

@@ -56,7 +56,7 @@ def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
 
 
 def test_every_key_of_the_student_files_is_a_setting():
-    for file in (CONFIG_DIR / "students").glob("*.yaml"):
+    for file in (CONFIG_DIR / "students").rglob("*.yaml"):
         values = load_yaml(file)
         keys = {*values, *values.get("pair", {})} - {"pair"}
         assert keys <= set(CompressSettings.model_fields), file.name
@@ -175,3 +175,29 @@ def test_values_of_a_wrong_type_in_a_file_are_named(kind, given, message):
 def test_adapters_of_width_zero_change_no_default():
     rates = [teacher_defaults({"task": "sst-2", "adapters": width}).get("lr") for width in ("0", 0, "8")]
     assert rates == [None, None, 1e-3]
+
+
+@pytest.mark.parametrize(
+    ("arch", "task", "optimizer", "lr", "batch_size", "pooling"),
+    [
+        ("bilstm", "sst-2", "adadelta", 1.0, 50, "last"),
+        ("bilstm", "qqp", "adadelta", 1.0, 256, "last"),
+        ("rnn", "sst-2", "adam", 1e-4, 50, "last"),
+        ("rnn", "mnli", "adam", 1e-4, 256, "last"),
+        ("ffn", "qqp", "adam", 1e-4, 50, "mean"),
+    ],
+)
+def test_one_flag_trains_as_the_thesis_does(arch, task, optimizer, lr, batch_size, pooling):
+    settings = settings_of("--recipe", "thesis", "--student-arch", arch, "--task", task)
+    found = (settings.optimizer, settings.lr, settings.batch_size, settings.pooling)
+    assert found == (optimizer, lr, batch_size, pooling)
+    assert (settings.schedule, settings.max_grad_norm) == ("constant", 0)
+    given = settings_of(
+        "--recipe", "thesis", "--student-arch", arch, "--task", task, "--batch-size", "100", "--lr", "0.5"
+    )
+    assert (given.batch_size, given.lr, given.optimizer) == (100, 0.5, optimizer)
+
+
+def test_the_thesis_has_no_recipe_for_other_students():
+    with pytest.raises(UserError, match=r"--recipe thesis is for bilstm, rnn, ffn \(got gru\)"):
+        settings_of("--recipe", "thesis", "--student-arch", "gru")

@@ -26,7 +26,7 @@ from common.teachers.guided import draw_rows, learning_inputs, split_file, with_
 from common.teachers.huggingface import training as huggingface_training
 from common.teachers.linear import check_kind
 from common.teachers.linear_step import Frozen, Linear
-from common.teachers.settings import LINEAR, FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
+from common.teachers.settings import FinetuneSettings, GuidanceSettings, TeacherTraining, is_fairseq
 from common.teachers.step import TeacherStep, encoder_at
 from common.training.distillation_losses import check_loss
 from common.training.models import tasks_seen
@@ -115,10 +115,10 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.as_is:
         return adopt(settings, task)
     if settings.ensemble:
-        return Ensemble(task=task, members=settings.ensemble).make(settings, settings.ensemble_name)
+        return Ensemble(task=task, members=settings.ensemble).make(settings, settings.name)
     if settings.is_linear:
         check_kind(task)
-        return Linear(task=task, seed=settings.seed).make(settings, settings.model_name or LINEAR)
+        return Linear(task=task, seed=settings.seed).make(settings, settings.name)
     if not task.kind.for_fairseq and is_fairseq(settings.arch):
         raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
     if settings.max_updates is not None and not is_fairseq(settings.arch):

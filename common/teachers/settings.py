@@ -157,9 +157,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         return self.arch if not folder.is_dir() else path if Path(path).is_absolute() else f"./{path}"
 
     @property
-    def ensemble_name(self) -> str:
-        """Name of the ensemble."""
-        return self.model_name or "ensemble"
+    def name(self) -> str:
+        """Name that the teacher is saved under."""
+        default = "ensemble" if self.ensemble else Path(self.arch).name + "-frozen" * self.frozen
+        return self.model_name or default
 
 
 def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:

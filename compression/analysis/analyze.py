@@ -17,12 +17,12 @@ from compression.analysis.attention import attention_figure, attention_maps
 from compression.analysis.file_bytes import sections_of_file
 from compression.analysis.packed_bytes import by_tensor, byte_groups, packed_bytes
 from compression.analysis.pictures import parameter_pie, save_figure, weight_histograms
-from compression.analysis.settings import AnalyzeSettings
+from compression.analysis.settings import BY_DEFAULT, AnalyzeSettings
 from compression.analysis.treemap import byte_treemap
 from compression.evaluation.models import identity
 from compression.evaluation.packed import find_packed, load_packed
 from compression.evaluation.packed_scores import check_task
-from compression.evaluation.sizes import gzip_bytes, measure
+from compression.evaluation.sizes import gzip_bytes, measure, whole_file
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
 
@@ -70,18 +70,20 @@ def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     task = load_task(settings.task)
     folder, config = find_model(settings.paths, task, settings.model_name or "", settings.arch)
-    path, stored = weights_file(folder), stored_tensors(folder)
+    stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
     asked = settings.asked
+    data = whole_file(folder, stored) if set(BY_DEFAULT) & set(asked) else b""
     result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
     if settings.json_:
         result |= measure(folder)
     if "model_size" in asked:
-        result["model_size"] = tensors.count_model(path, stored, weights, config.kind)
+        result["model_size"] = tensors.count_model(data, stored, weights, config.kind)
     if "model_disk_size" in asked:
-        result["model_disk_size"] = {"file": str(path), "bytes": path.stat().st_size}
+        path = weights_file(folder)
+        result["model_disk_size"] = {"file": str(path), "bytes": path.stat().st_size, "bytes_model": len(data)}
     if "theoretical_size" in asked:
-        result["theoretical_size"] = {"gzip": gzip_bytes(path.read_bytes()), **tensors.sparse_sizes(weights)}
+        result["theoretical_size"] = {"gzip": gzip_bytes(data), **tensors.sparse_sizes(weights)}
     if "weight_thresholds" in asked:
         result["weight_thresholds"] = tensors.below_thresholds(weights)
     if "named_params" in asked:

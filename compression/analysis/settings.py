@@ -31,9 +31,9 @@ class AnalyzeSettings(StageSettings):
     model_size: bool = False
     """Count parameters by part and by type, and show their total size."""
     model_disk_size: bool = False
-    """Size of the weights file."""
+    """Size of the weights file; for adapters in a separate file, also that of one file with all weights."""
     theoretical_size: bool = False
-    """Size of the weights file gzipped, and of its tensors in sparse coordinate form (equation 6.5)."""
+    """Size of all weights in one file, gzipped, and of its tensors in sparse coordinate form (equation 6.5)."""
     weight_hist: bool = False
     """Draw a histogram of the weights of each part."""
     weight_thresholds: bool = False

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from common.errors import UserError
 from compression.analysis.pictures import Histogram
 from compression.evaluation.weights import Kind, Weight, by_part, part_of
 
@@ -34,15 +32,14 @@ def listed(tensors: dict[str, torch.Tensor], kind: Kind) -> list[dict[str, Any]]
     ]
 
 
-def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[Weight], kind: Kind) -> dict[str, Any]:
+def count_model(data: bytes, tensors: dict[str, torch.Tensor], weights: Sequence[Weight], kind: Kind) -> dict[str, Any]:
     """Return weights by part, stored numbers by type, and the file's bytes: header plus tensors.
 
-    Raises UserError if these do not add up to the size of the file.
+    data: the file. A safetensors file is the length of its header in 8 bytes, the header, and the tensors.
     """
     stored = listed(tensors, kind)
-    sums = {"header": _header_bytes(path), "tensors": sum(tensor["bytes"] for tensor in stored)}
-    if sum(sums.values()) != path.stat().st_size:
-        raise UserError(f"{path}: {path.stat().st_size} bytes, but header and tensors have {sum(sums.values())}")
+    header = 8 + int.from_bytes(data[:8], "little")
+    sums = {"header": header, "tensors": sum(tensor["bytes"] for tensor in stored), "file": len(data)}
     parts = {tensor["part"]: {"parameters": 0, "nonzero": 0, "sparsity": 0.0, "bytes": 0} for tensor in stored}
     for weight in weights:
         parts[weight.part]["parameters"] += weight.count
@@ -55,13 +52,7 @@ def count_model(path: Path, tensors: dict[str, torch.Tensor], weights: Sequence[
         of_type = types.setdefault(tensor["dtype"], {"count": 0, "bytes": 0})
         of_type["count"] += tensor["count"]
         of_type["bytes"] += tensor["bytes"]
-    return {"parts": parts, "stored": types, "bytes": sums | {"file": path.stat().st_size}}
-
-
-def _header_bytes(path: Path) -> int:
-    """Return the header size. A safetensors file is the header's length in 8 bytes, the header, and the tensors."""
-    with path.open("rb") as file:
-        return 8 + int.from_bytes(file.read(8), "little")
+    return {"parts": parts, "stored": types, "bytes": sums}
 
 
 def dense_bytes(elements: int, bytes_per_element: int) -> int:

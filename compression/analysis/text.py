@@ -31,7 +31,8 @@ def _model_size(size: dict[str, Any]) -> str:
     return (
         f"{text_table(header, body, [False, True, True, True, True])}\n"
         f"stored as {types}\n"
-        f"{sums['tensors']:,} bytes of tensors + {sums['header']:,} of header = {sums['file']:,}, the size of the file"
+        f"{sums['tensors']:,} bytes of tensors + {sums['header']:,} of header = {sums['file']:,}, "
+        "all weights in one file"
     )
 
 
@@ -48,7 +49,10 @@ def _baseline_size(size: dict[str, Any]) -> str:
 
 
 def _model_disk_size(size: dict[str, Any]) -> str:
-    return f"on disk: {size['bytes']:,} bytes ({human_bytes(size['bytes'])}), {size['file']}"
+    text = f"on disk: {size['bytes']:,} bytes ({human_bytes(size['bytes'])}), {size['file']}"
+    if (whole := size["bytes_model"]) == size["bytes"]:
+        return text
+    return f"{text}\nin one file with the weights that it belongs to: {whole:,} bytes ({human_bytes(whole)})"
 
 
 def _theoretical_size(size: dict[str, Any]) -> str:

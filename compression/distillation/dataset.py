@@ -32,7 +32,7 @@ class DistillationSet:
 
 def find_teacher(settings: DistillSettings, task: Task) -> str | None:
     """Return the name of the teacher to learn from; None if only labels are learned from."""
-    if settings.alpha == 1 and settings.only_original_data:
+    if settings.labels_alone:
         return None
     return settings.teacher or only_teacher(settings.paths, task)
 

@@ -14,6 +14,8 @@ from compression.runtime import ALIGNING, TRANSFORMERS
 from compression.students.settings import StudentArch, StudentSettings
 
 SentenceTask = Literal["order", "next"]
+THESIS_ARCHS = ("bilstm", "rnn", "ffn")
+"""The thesis's students, with --recipe thesis."""
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 
 
@@ -34,6 +36,9 @@ class NameSettings(Settings):
     """Name of the student; unset: built from the settings. Factorising adds +f, pruning +p, quantizing +q."""
     seed_name: Literal["bennington", "hadfield", "feynman", "simone"] | None = None
     """The thesis's seeds by name: 3201976, 8291959, 5111918, 2211933."""
+    recipe: Literal["thesis"] | None = None
+    """thesis: other defaults of optimizer, learning rate, schedule, batch size and pooling, those of the thesis for its
+    bilstm, rnn and ffn (configs/students/thesis)."""
     hidden_dim: int | None = pydantic.Field(None, gt=0)
     """Width of a transformer's layers: another name of --encoder-hidden-dim."""
     embedding_rank: int | None = pydantic.Field(None, gt=0)
@@ -303,6 +308,8 @@ class DistillSettings(
 
     @pydantic.model_validator(mode="after")
     def _check_distillation(self) -> "DistillSettings":
+        if self.recipe and self.student_arch not in THESIS_ARCHS:
+            raise ValueError(f"--recipe thesis is for {', '.join(THESIS_ARCHS)} (got {self.student_arch})")
         if self.student_arch == "conv" and self.pooling == "last":
             raise ValueError("--pooling last: a convolution has no last state; use max")
         if self.pooling in ("mean", "both") and self.student_arch != "ffn":
@@ -341,9 +348,14 @@ class DistillSettings(
                 f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
                 f"(--embedding-type is {self.embedding_type})"
             )
-        if self.embedding_init == "logits" and self.alpha == 1 and self.only_original_data:
+        if self.embedding_init == "logits" and self.labels_alone:
             raise ValueError("--embedding-init logits needs a teacher, but only labels are learned from")
         return self
+
+    @property
+    def labels_alone(self) -> bool:
+        """Whether the student learns from labels alone, without a teacher."""
+        return self.alpha == 1 and self.only_original_data
 
     def student(self) -> StudentSettings:
         """Return the settings that build the student."""

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save
 
 from common.training.models import is_apart, members_of, read_config, weights_file
@@ -16,6 +17,16 @@ from compression.packing import pack_student
 def gzip_bytes(data: bytes) -> int:
     """Return the size gzipped at the highest level, without name or time in the header (the thesis's measure)."""
     return len(gzip.compress(data, compresslevel=9, mtime=0))
+
+
+def whole_file(folder: Path, stored: dict[str, torch.Tensor]) -> bytes:
+    """Return a model's weights file; for adapters in a separate file, one file with all the weights.
+
+    stored: the model's `stored_tensors`.
+    """
+    if not is_apart(folder):
+        return weights_file(folder).read_bytes()
+    return save({name: tensor.contiguous() for name, tensor in stored.items()})
 
 
 _SIZES = ("parameters", "nonzero_parameters", "bytes_model", "bytes_gzip", "bytes_packed")
@@ -36,11 +47,7 @@ def measure(folder: Path) -> dict[str, Any]:
         return {name: config.sizes.get(name) for name in _SIZES}
     stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
-    data = (
-        save({name: tensor.contiguous() for name, tensor in stored.items()})
-        if is_apart(folder)
-        else weights_file(folder).read_bytes()
-    )
+    data = whole_file(folder, stored)
     packed = len(pack_student(folder)) if config.kind == "student" else None
     counts = sum(weight.count for weight in weights), sum(weight.nonzero for weight in weights)
     return dict(zip(_SIZES, (*counts, len(data), gzip_bytes(data), packed), strict=True))

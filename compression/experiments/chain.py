@@ -9,11 +9,13 @@ from typing import Any
 import pydantic
 
 from common.config import Settings, build, load_with_base, split_flags, underscored
+from common.data.split import PROCESSED
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.store import Store
 from common.store.workspace import default_root
 from compression.experiments.jobs import (
+    JOBS,
     Job,
     check_jobs,
     check_known,
@@ -97,9 +99,15 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
-    """Return the plan of jobs named on the command line; each job gets the flags that apply to it."""
+    """Return the plan of stages named on the command line, in the order of what they need.
+
+    Each job gets the flags that apply to it. preprocess prepares the splits before the teacher, and after it the
+    augmented rows and, if a student learns from the teacher, its logits.
+    """
+    stages = {kind: job_class(kind) for kind in kinds}
+    kinds = [kind for kind in JOBS if kind in stages]
     chain, flags, typed = _flags_by_job(kinds, argv)
-    jobs = list(map(Job, kinds, flags))
+    jobs = _in_order(dict(zip(kinds, flags, strict=True)))
     check_jobs(jobs, typed)
     words = " ".join(kinds)
     record = ExperimentRecord(
@@ -109,6 +117,37 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
         definition=described(words, *flags),
     )
     return _plan(record, chain, jobs)
+
+
+def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:
+    """Return the jobs of stages. flags: stage -> its flags."""
+    jobs = {kind: Job(kind, of_kind) for kind, of_kind in flags.items()}
+    if "preprocess" in jobs:
+        rows = jobs["preprocess"]
+        if "compress" in jobs:
+            student = jobs["compress"]
+            if "augmented" not in student.flags:
+                augmented = {"augmented": [rows.settings(model_name="?").augmented]}
+                learned = augmented if "augment" in rows.flags else {"only_original_data": True}
+                student = jobs["compress"] = Job("compress", {**learned, **student.flags})
+            learning = student.settings()
+            if "distill" in learning.compression_actions and not learning.labels_alone:
+                teacher = {"model_name": learning.teacher} if learning.teacher else {}
+                logits = {"generate_loss": [PROCESSED, *learning.augmented_sets], **teacher}
+                rows = Job("preprocess", {**logits, **rows.flags})
+        jobs["preprocess"] = _without(rows, "augment", "generate_loss")
+        if not rows.flags.keys().isdisjoint(("augment", "generate_loss")):
+            jobs["rows"] = _without(rows, "glue_preprocess")
+    needed = ["rows", "finetune"] if "teacher" in flags.get("finetune", {}) else ["finetune", "rows"]
+    order = ["preprocess", *needed, "compress", "evaluate", "analyze"]
+    return [jobs[kind] for kind in order if kind in jobs]
+
+
+def _without(job: Job, *names: str) -> Job:
+    """Return a job of preprocess without some of its actions, and without the flags that have no effect then."""
+    left = Job(job.kind, {name: value for name, value in job.flags.items() if name not in names})
+    unused = left.settings(model_name="?").unused()
+    return Job(job.kind, {name: value for name, value in left.flags.items() if name not in unused})
 
 
 def _plan(record: ExperimentRecord, chain: ChainFlags, jobs: list[Job]) -> Plan:
@@ -132,9 +171,15 @@ def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags, list[dict[str, Any]], list[str]]:
     """Return the experiment's own flags, the flags of each job, and the names of those that the user typed."""
     (chain, *flags), typed = split_flags([ChainFlags, *map(job_class, kinds)], argv)
+    names_teacher = "finetune" in kinds or any("logits_from" in settings for settings in flags)
     for kind, settings in zip(kinds, flags, strict=True):
+        if names_teacher and kind in ("compress", "evaluate", "analyze"):
+            settings.pop("model_name", None)  # --model-name names the teacher
         if "finetune" in kinds and kind in ("evaluate", "analyze"):
             settings.pop("arch", None)  # --arch names the teacher to fine-tune and would exclude every student
-        if "compress" in kinds and kind == "finetune":
-            settings.pop("teacher", None)  # --teacher names the students' teacher
+        if "compress" in kinds and kind == "finetune":  # these are of what students learn from
+            for name in settings.keys() - settings_for(kind, settings).keys():
+                del settings[name]
+        if kind == "preprocess" and isinstance(names := settings.get("augmented"), list) and len(names) > 1:
+            del settings["augmented"]  # several sets of rows are read, not written
     return build(ChainFlags, chain), flags, typed

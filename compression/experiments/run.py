@@ -7,15 +7,21 @@ jobs therefore saves the same models, byte for byte, as its commands run one by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from common.config import flag
+from common.data.split import file_name
+from common.data.tasks import load_task
+from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.progress import nothing, say, side_task
 from common.store.files import read_json, whole_folder
 from common.store.locks import only_one
 from common.tracking import check_observers
+from common.training.models import GENERAL, model_folder
 from compression.augmentation.label_shift import recorded_labels
+from compression.experiments.jobs import Job
 from compression.experiments.plan import Plan
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
@@ -26,6 +32,7 @@ from compression.experiments.sweep.grid import load_sweep
 from compression.experiments.sweep.plan import distinct, plan_runs
 from compression.experiments.sweep.settings import SweepSettings
 from compression.experiments.sweep.work import RunTask, SharedJobs, do_run, do_shared
+from compression.shrinking.settings import CompressSettings
 
 
 def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
@@ -56,6 +63,8 @@ def run(
     """
     folder, experiment = plan.workspace.experiment(plan.name), plan.record
     check_observers(plan.observers)
+    for task, jobs in plan.shared.items():
+        check_inputs([*jobs, *(job for cell in plan.cells if cell.flags["task"] == task for job in cell.jobs)])
     check_name_is_free(folder, experiment.definition)
     with only_one(folder / "sweep", f"experiment {plan.name}"):
         if not (folder / RECORD_FILE).exists():
@@ -74,6 +83,54 @@ def run(
         finally:
             rows = collect(plan.workspace, experiment)
     return rows, experiment
+
+
+def check_inputs(jobs: Iterable[Job]) -> None:
+    """Check before a teacher is trained that its students will have what they need: from the jobs, or in the workspace.
+
+    Raises UserError for files, augmented rows, logits, teachers or general students that are missing, and for a student
+    that would have its teacher's name.
+    """
+    made: set[Path] = set()
+    teacher = None
+    for job in jobs:
+        for name in ("glove", "augment_file", "bpe_model", "bpe_vectors"):
+            if name in job.flags and not Path(job.flags[name]).exists():
+                raise UserError(f"{job.kind}: {flag(name)} {job.flags[name]}: no such file")
+        if job.kind == "preprocess":
+            settings = job.settings(**({"model_name": teacher} if teacher else {}))
+            paths, task = settings.paths, load_task(settings.task)
+            if settings.augment:
+                made.add(paths.augmented(task.name, settings.augmented))
+            if of := settings.model_name:
+                rows = (settings.augmented if name == "augmented" else name for name in settings.generate_loss)
+                made |= {paths.logits(task.name, of, file_name(name)) for name in rows}
+                teacher = of if settings.logits_from else teacher
+        elif job.kind == "finetune":
+            teacher = job.settings().name
+        elif job.kind == "compress" and teacher:
+            _check_student(job.settings(teacher=teacher), teacher, made)
+
+
+def _check_student(settings: CompressSettings, teacher: str, made: set[Path]) -> None:
+    paths, task = settings.paths, load_task(settings.task)
+    if "pretrain" in settings.compression_actions:
+        usual = f"{settings.student_arch}-{Path(str(settings.teacher)).name}-s{settings.seed}"
+        made.add(paths.model(GENERAL, settings.model_name or usual))
+    if "distill" not in settings.compression_actions:
+        return
+    if settings.model_name == teacher:
+        raise UserError(f"compress: --model-name {teacher} is the name of the teacher")
+    sets, learns_from = settings.augmented_sets, str(settings.teacher)
+    needed = [paths.augmented(task.name, name) for name in sets]
+    if not settings.labels_alone:
+        needed += [paths.logits(task.name, learns_from, name) for name in ("train", *sets)]
+        needed += [model_folder(paths, task.models_task, learns_from)] if learns_from != teacher else []
+    if settings.start_from:
+        needed.append(model_folder(paths, GENERAL, settings.start_from))
+    for path in needed:
+        if path not in made and not path.exists():
+            raise UserError(f"compress: {path}: does not exist, and no job before makes it")
 
 
 def run_shared(plan: Plan, launcher: Launcher) -> dict[str, str]:

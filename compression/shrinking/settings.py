@@ -15,6 +15,7 @@ from common.training.distillation_losses import LOSSES
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
 from compression.distillation.settings import (
     OF_UNITS,
+    THESIS_ARCHS,
     AlignSettings,
     DistillSettings,
     InitSettings,
@@ -210,7 +211,7 @@ class CompressSettings(  # bases in the order of --help
         in_tuning = ("batch_size", "accumulate", "max_grad_norm", "precision")
         widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*OF_UNITS}
         arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
-        labels_alone = self.alpha == 1 and self.only_original_data and not asked["pretrain"]
+        labels_alone = self.labels_alone and not asked["pretrain"]
         # If several reasons apply, the last one is reported: those of actions come after those of other flags.
         return unused_fields(
             (self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch),
@@ -255,6 +256,7 @@ class CompressSettings(  # bases in the order of --help
             (trained or guided, AlignSettings.model_fields, "with --guide student"),
             (trained or tuned, AlignSettings.model_fields, both + ", or --tune-epochs"),
             (trained, {*StudentSettings.model_fields, *widths}, both),
+            (distilled, ["recipe"], distilling),
             (trained, ["init_from_teacher"], both),
             (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
             (
@@ -292,6 +294,8 @@ def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
         return _at_batch_size(student_defaults(arch, False), values) | before
     task = load_task(values["task"])
     usual = _at_batch_size(student_defaults(arch, task.pair), values)
+    if values.get("recipe") == "thesis" and arch in THESIS_ARCHS:
+        usual |= student_defaults(f"thesis/{arch}", task.pair)
     usual |= {} if task.kind.has_distributions else {"loss": "mse"}
     usual |= {"symmetric": task.symmetric} if values.get("pair_encoder", "compare") != "compare" else {}
     name = values.get("load_trained_model")

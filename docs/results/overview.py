@@ -12,7 +12,7 @@ from common.tables import human_bytes
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.experiments.report.columns import metric_heading
 from compression.experiments.report.reference import QuotedPoint, quoted_points, read_quotes, share
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat
+from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, average_of_tasks
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 from size_table import LIMITS, size_class
 
@@ -125,8 +125,8 @@ def overview_table(found: Sequence[Overview]) -> str:
         return Line(
             [
                 Entry(f"{each.task}, {metric_heading(each.metric)}"),
-                *(text_entry(each.students[name][1].text if name in each.students else None) for name in classes),
-                text_entry(each.teacher[1].text if each.teacher else None),
+                *(_mean_entry(each.students.get(name)) for name in classes),
+                _mean_entry(each.teacher),
                 text_entry(f"{peer[1].text} ({human_bytes(peer[0].size('bytes_packed'))})" if peer else None),
                 text_entry(thesis),
                 *(number_entry(quoted.get(name), ".1f", 0.01) for name in encoders),
@@ -140,7 +140,21 @@ def overview_table(found: Sequence[Overview]) -> str:
         *(f"{name} (quoted)" for name in encoders),
     ]
     names = [Head(("Test score",), numeric=False), *(Head((name,)) for name in [*classes, *heads])]
-    return markdown_table(Table("", names, [line(each) for each in found]))
+    lines = [line(each) for each in found]
+    averages = [_average(found, column) for column in zip(*(each.entries[1:] for each in lines), strict=True)]
+    return markdown_table(Table("", names, [*lines, Line([Entry("average of tasks"), *averages])]))
+
+
+def _mean_entry(one: tuple[SeedGroup, Stat] | None) -> Entry:
+    return Entry(one[1].text, one[1]) if one else text_entry(None)
+
+
+def _average(found: Sequence[Overview], column: Sequence[Entry]) -> Entry:
+    """Return the average of a column of the table; it has none if its models differ in size, or a score is missing."""
+    by_task: dict[str, dict[str, float | None]] = {}
+    for each, entry in zip(found, column, strict=True):
+        by_task.setdefault(each.task, {})[each.metric] = entry.sort if isinstance(entry.sort, float) else None
+    return number_entry(average_of_tasks(by_task), ".2f", 0.01)
 
 
 def draw_overview(found: Sequence[Overview]) -> Figure:

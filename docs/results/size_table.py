@@ -64,7 +64,7 @@ def size_table(
         numbers += [column.entry(group, teacher) for column in (*scored, *timed)]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
-        point = points[name]  # the thesis's sizes count only weights, gzipped if pruned or quantized
+        point = points[name]  # the thesis's sizes count only weights, a student's gzipped
         own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
         scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
         numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]

@@ -139,7 +139,7 @@ def test_json_has_the_sizes_of_results_json(folder: Path, tmp_path: Path):
 
 def test_text_says_what_the_result_says(folder: Path, tmp_path: Path):
     text = describe(ask(tmp_path, model_size=True, named_params=True, weight_thresholds=True, theoretical_size=True))
-    assert "the size of the file" in text
+    assert "all weights in one file" in text
     assert "33 x 4" in text
     assert "|w| < 0.001" in text
 

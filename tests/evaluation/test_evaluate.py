@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 import torch
+from processes import run_script
 
 from common.data.prepare import prepare
 from common.data.split import load_split, read_metadata, read_split, write_split
@@ -64,12 +65,17 @@ def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_lab
     assert scored(workspace, "sst-2", "tiny-bert")[0]["metrics"] == {}
 
 
-def test_mnli_has_a_row_for_each_of_its_test_splits(tmp_path, glue):
+def test_mnli_has_a_row_for_each_of_its_test_splits_and_their_mean(tmp_path, glue, capsys):
     preprocess(tiny.prepare_settings(tmp_path, "mnli", data_dir=glue))
     student(tmp_path, "mnli", alpha=1.0, only_original_data=True)
     rows = scored(tmp_path, "mnli", "s")
     assert [row["split"] for row in rows] == ["test_matched", "test_mismatched"]
     assert read_json(tiny.scores(tmp_path, "s", "mnli") / "result.json") == rows
+    words = ("--task", "mnli", "--workspace", tmp_path, "--model-name", "s", "--cpu", "--no-loadbar")
+    assert run_script("evaluate.py", *words) == 0
+    mean = sum(row["metrics"]["accuracy"] for row in rows) / 2
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"s on mnli, mean of test_matched and test_mismatched: accuracy {mean:.4f}"
 
 
 def test_the_score_is_that_of_the_logits(workspace):

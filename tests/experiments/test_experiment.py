@@ -242,3 +242,99 @@ def test_the_scripts_in_one_experiment_from_the_command_line(tmp_path, glue, enc
     name = "rnn-char100-a1-orig-s3201976"
     assert run_script("analyze.py", *common, "--model-name", name, "--json", "--named-params") == 0
     assert json.loads(capsys.readouterr().out)["model"] == name
+
+
+STAGES = ["preprocess", "finetune", "compress", "evaluate", "analyze"]
+
+
+def distilling(workspace, encoder, *more):
+    """Words of a chain of all stages, from text to a tiny student that learns from a tiny teacher."""
+    words = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--arch", encoder, "--alpha", 0]
+    return [*map(str, [*words, "--epochs", 1, "--max-epochs", 1, "--name", "first", *more])]
+
+
+@pytest.fixture(scope="module")
+def general(encoder, tmp_path_factory):
+    """Workspace with a general student, mini, and nothing else. To be read, not written."""
+    folder = tmp_path_factory.mktemp("general")
+    (folder / "corpus.txt").write_text("\n".join(text for text, _ in tiny.sentences(40)))
+    given = {"embedding_dim": 8, "encoder_hidden_dim": 8, "intermediate_dim": 8, "iterations": 2, "adapters": 4}
+    given |= {"heads": 2, "max_tokens": 24, "epochs": 1, "corpus": str(folder / "corpus.txt"), "teacher": str(encoder)}
+    given |= {"student_arch": "recursive", "compression_actions": ["pretrain"], "model_name": "mini"}
+    compress(tiny.compress_settings(workspace=folder / "workspace", **given))
+    return folder / "workspace"
+
+
+ADAPTER_TUNING = ["--start-from", "mini", "--adapter-tuning"]
+SMALL = ["--student-arch", "rnn", "--embedding-type", "char"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "student"),
+    [
+        (SMALL, "rnn-char100-a0-orig-s3201976"),
+        ([*SMALL, "--augment", "--variants", "1", "--glove", "GLOVE"], "rnn-char100-a0-aug-s3201976"),
+        (ADAPTER_TUNING, "recursive-wordpiece8-a0-orig-s3201976"),
+        ([*ADAPTER_TUNING, "--augment", "edits", "--variants", "1"], "recursive-wordpiece8-a0-aug-s3201976"),
+    ],
+    ids=["", "augmented", "adapters", "adapters-augmented"],
+)
+def test_a_chain_of_all_stages_distils_from_text_to_report(general, encoder, glue, glove, tmp_path, more, student):
+    workspace = tiny.copy_workspace(general, tmp_path / "workspace")
+    more = [glove if word == "GLOVE" else word for word in more]
+    rows, _ = run_plan(plan_chain(STAGES, distilling(workspace, encoder, "--data-dir", glue, *more)))
+    assert [row["model"] for row in rows] == ["tiny-bert", student]
+    assert (workspace / "experiments/first/report.html").exists()
+    for row in rows:
+        analysis = json.loads((workspace / "analysis/sst-2" / row["model"] / "analysis.json").read_text())
+        assert analysis["model_disk_size"]["bytes_model"] == row["bytes_model"]
+
+
+def test_stages_are_jobs_in_the_order_of_what_they_need():
+    words = ["--augment", "edits", "--variants", "3", "--data-dir", "d", "--alpha", "0.5", "--model-name", "t"]
+    plan = plan_chain(["compress", "evaluate", "finetune", "preprocess"], ["--task", "sst-2", *words])
+    assert list(map(str, plan.jobs)) == [
+        "preprocess data_dir=d",
+        "finetune model_name=t",
+        "preprocess generate_loss=['processed', 'edits'] augment=edits variants=3 model_name=t",
+        "compress augmented=['edits'] alpha=0.5",
+        "evaluate",
+    ]
+    words = ["--task", "sst-2", "--alpha", "1"]
+    labels = plan_chain(["preprocess", "finetune", "compress"], words)
+    assert list(map(str, labels.jobs)) == ["preprocess", "finetune", "compress only_original_data=True alpha=1"]
+    several = plan_chain(["preprocess", "compress"], [*words, "--teacher", "t", "--augmented", "a", "b"]).jobs[1:]
+    assert list(map(str, several)) == [
+        "preprocess generate_loss=['processed', 'a', 'b'] model_name=t",
+        "compress alpha=1 teacher=t augmented=['a', 'b']",
+    ]
+    assistant = plan_chain(
+        ["finetune", "preprocess"], ["--task", "sst-2", "--teacher", "t", "--generate-loss", "train"]
+    )
+    assert [job.kind for job in assistant.jobs] == ["preprocess", "preprocess", "finetune"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "more", "message"),
+    [
+        (
+            ["finetune", "compress"],
+            ["--only-original-data"],
+            "logits/tiny-bert/train.parquet: does not exist, and",
+        ),
+        (["finetune", "compress"], [], "augmented/tinybert.parquet: does not exist"),
+        (STAGES, ["--data-dir", "GLUE", "--teacher", "other"], "models/sst-2/other: does not exist"),
+        (STAGES, ["--data-dir", "GLUE", "--augment", "--glove", "none.txt"], "--glove none.txt: no such file"),
+        (
+            STAGES,
+            ["--data-dir", "GLUE", *ADAPTER_TUNING, "--student-arch", "recursive"],
+            "models/general/mini: does not",
+        ),
+    ],
+)
+def test_a_chain_that_cannot_work_is_refused_before_it_begins(stages, more, message, tmp_path, encoder, glue):
+    words = distilling(tmp_path, encoder, *(str(glue) if word == "GLUE" else word for word in more))
+    with pytest.raises(UserError, match=message):
+        run_plan(plan_chain(stages, words))
+    assert not (tmp_path / "store").exists()

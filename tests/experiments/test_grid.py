@@ -265,6 +265,8 @@ def test_every_table_of_the_thesis_can_be_planned(path):
         assert settings.batch_size == (50 * larger if small else 256)
         assert settings.optimizer == ("adadelta" if settings.student_arch == "bilstm" else "adam")
         assert settings.lr == (1 if settings.student_arch == "bilstm" else 1e-4 * larger)
+        assert (settings.schedule, settings.max_grad_norm) == ("constant", 0)
+        assert settings.weight_decay == (1e-5 if settings.student_arch == "rnn" else 0)
         assert settings.encoder_hidden_dim in ((150, 100) if settings.task == "sst-2" else (300, 200, 150))
 
 

@@ -17,7 +17,8 @@ from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.run import sweep
+from compression.experiments.chain import plan_chain
+from compression.experiments.run import run_plan, sweep
 from compression.experiments.sweep.collect import report
 from publish import PublishSettings, publish
 
@@ -59,6 +60,15 @@ def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, 
     assert f"| copy: {100 * teacher['metrics']['accuracy']:.2f} in " in (zoo / "README.md").read_text()
     report(settings(workspace).paths, "g")
     assert f"| copy | – | teacher | {own['parameters']:,} |" in (workspace / "experiments/g/report.md").read_text()
+
+
+def test_a_chain_with_an_imported_teacher_analyses_its_students(workspace, glue, logits):
+    words = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--data-dir", glue, "--epochs", 1]
+    words += ["--logits-from", logits, "--model-name", "copy", "--generate-loss", "processed", "test", "--name", "g"]
+    words += ["--student-arch", "rnn", "--embedding-type", "char", "--seed", tiny.SEED]
+    rows, _ = run_plan(plan_chain(["preprocess", "compress", "evaluate", "analyze"], list(map(str, words))))
+    assert [row["model"] for row in rows] == ["copy", f"rnn-char100-a0-orig-s{tiny.SEED}"]
+    assert [path.name for path in (workspace / "analysis/sst-2").iterdir()] == [rows[1]["model"]]
 
 
 def test_scores_follow_the_logits_that_are_there_now(workspace, tmp_path, logits):

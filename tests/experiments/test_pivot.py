@@ -207,7 +207,7 @@ def test_tasks_of_both_kinds_have_a_size_for_single_sentences_and_one_for_pairs(
     for task, size in (("sst-2", 1_000_000), ("qqp", 3_000_000), ("mnli", 5_000_000)):
         split = "test_matched" if task == "mnli" else "test"
         cell = {"task": task, "model": "BiLSTM-BPE25"}
-        found.append(row(cell, 1, {"accuracy": 0.8}, task=task, split=split, bytes_model=size, parameters=size // 4))
+        found.append(row(cell, 1, {"accuracy": 0.8}, task=task, split=split, bytes_gzip=size, parameters=size // 4))
     grid = record(axes, rows=["model"], columns=["task"], seeds=[1], quote=Quote(table="7.5"))
     pivot = only(found, grid)
     entries = dict(zip(shown(pivot), pivot.without("csv").lines[0].entries, strict=True))
@@ -232,6 +232,19 @@ def test_tasks_of_both_kinds_have_a_size_for_single_sentences_and_one_for_pairs(
     assert any(note.startswith("single: of tasks of single sentences") for note in pivot.notes)
 
 
+def test_columns_of_several_tasks_have_an_average_as_glue_has():
+    axes = {**STUDENT, "task": values("sst-2", "qqp", axis="task")}
+    cells = [{"student_arch": "bilstm", "task": task} for task in axes["task"]]
+    metrics = {"accuracy": 0.8, "f1": 0.7, "f1_at_threshold": 0.9}
+    rows = [row(cells[0], 1, {"accuracy": 0.9}), row(cells[1], 1, metrics, task="qqp")]
+    grid = record(axes, columns=["task"], seeds=[1])
+    pivot = only(rows, grid)
+    assert (pivot.heads[-1].text, pivot.lines[0].entries[-1].text) == ("average of tasks", "82.50")
+    assert any(note.startswith("Average of tasks: the mean over tasks") for note in pivot.notes)
+    for table in (only(rows[:1], grid), only(rows[:1])):
+        assert "average of tasks" not in [head.text for head in table.heads]
+
+
 def test_an_axis_left_out_of_the_layout_makes_tables():
     axes = {**STUDENT, "method": METHODS, "pooling": values("last", "max", axis="pooling")}
     tables = pivots(scored({**ALPHA_0, "pooling": "max"}, 0.8, 0.8, 0.8, 0.8), record(axes))
@@ -249,8 +262,10 @@ def test_stages_as_rows_of_runs_with_different_actions():
         "+p+q": ["77.00"],
     }
     lines = list(csv.DictReader(io.StringIO(csv_table(pivot))))
-    sizes = [("bytes_model", 1_600_000), *[("bytes_gzip", 1_400_000)] * 3]
-    assert [(line["bytes_of"], float(line["bytes"])) for line in lines] == sizes
+    # All gzipped, so that the gain of pruning is a ratio of like sizes; without such students, of the weights file.
+    assert [(line["bytes_of"], float(line["bytes"])) for line in lines] == [("bytes_gzip", 1_400_000)] * 4
+    distilled = csv.DictReader(io.StringIO(csv_table(only(COMPRESSED[:1], grid))))
+    assert [line["bytes_of"] for line in distilled if line["bytes"]] == ["bytes_model"]
     empty = only([], grid)
     assert [labels_of(empty, line)[1] for line in empty.lines] == ["distilled", "+p", "+q", "+p+q"]
 

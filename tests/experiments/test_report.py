@@ -84,7 +84,9 @@ def test_ratios_name_their_teacher():
     assert student.times_smaller("bytes_model", teacher) == 1000
     assert student.times_smaller("bytes_gzip", teacher) == 2000
     assert "× smaller than roberta" in headings_of([row(), TEACHER])
-    assert "2,000 times as much" in summary(results)
+    assert summary(results).endswith("in 4 MB: the student is 2,000 times smaller.")
+    (large,) = group_rows([row(bytes_gzip=12_000_000), TEACHER])
+    assert summary(large).endswith("in 4 MB: the student is 3.0 times larger.")
     (results,) = group_rows([row(teacher="bert"), TEACHER])
     assert results.teacher_of(results.groups[1]) is None
     (results,) = group_rows([TEACHER, {**TEACHER, "model": "bert"}, row(), row(model="b", teacher="bert")])

@@ -40,6 +40,8 @@ def test_descriptions_of_points():
         "Accuracy, %: 81.00 ± 1.41, 2 seeds",
         "20 KB gzipped, 5,000 times smaller than minilm",
     ]
+    (panel,) = panels(group_rows([TEACHER, row("ffn-s1", 250_000_000, 0.8)]))
+    assert panel.points[1].description.splitlines()[2] == "250 MB gzipped, 2.5 times larger than minilm"
     assert teacher.description.splitlines()[1:] == ["Accuracy, %: 95.00, 1 seed", "50 MB gzipped"]
 
 
@@ -80,6 +82,7 @@ def test_only_the_skyline_is_named():
     best = {point.label for point in panel.best}
     assert len(best) > 10
     assert {text.get_text() for text in texts(figure)} == best
+    assert all(text.get_path_effects() for text in texts(figure))  # white around each label, so that no line crosses it
 
 
 def test_formulas_are_drawn_as_text():

@@ -69,6 +69,23 @@ def test_a_new_version_of_scoring_or_of_a_file_changes_the_identity(workspace, m
     assert (after.id != before.id, after.family) == (True, before.family)
 
 
+def test_a_dry_run_in_a_fresh_workspace_names_no_file_that_the_sweep_makes(tmp_path, capsys):
+    shared = [{"preprocess": {}}, {"finetune": {}}, {"preprocess": {"generate_loss": ["processed"]}}]
+    assert run_script("experiment.py", *words(write_grid(tmp_path, shared=shared), tmp_path / "w", "--dry-run")) == 0
+    assert capsys.readouterr().out == (
+        "g: 2 cells x 2 seeds = 4 runs\n"
+        "before them, once for sst-2: preprocess, finetune, preprocess\n"
+        "4 to do; the jobs before them make their inputs, from which the time is estimated\n"
+    )
+
+
+def test_without_bars_the_shared_jobs_have_none(tmp_path):
+    path = write_grid(tmp_path, shared=[{"preprocess": {}}, {"finetune": {}}])
+    for shown in (True, False):
+        plan = load_sweep(path, settings(tmp_path / "w", loadbar=shown))
+        assert [job.settings().loadbar for job in plan.jobs] == [shown, shown]
+
+
 def test_a_dry_run_prints_numbers_and_time_and_writes_nothing(prepared, swept, capsys):
     plan = plan_sweep(load_sweep(swept[1], settings(prepared)), 1)
     assert (plan["cells"], plan["runs"], plan["finished"], plan["seconds"]) == (2, 4, 0, None)

@@ -14,7 +14,10 @@ from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
 from common.training.checkpoint import load_tensors, load_weights, save_tensors
-from common.training.models import read_config
+from common.training.models import read_config, weights_file
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
+from compression.analysis.text import describe
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
@@ -66,6 +69,20 @@ def test_an_adapted_teacher_is_used_like_any_other(adapted, encoder):
     assert teacher.states(split).hidden[-1].shape[2] == 16
     other = load_teacher(adapted.with_name("tiny-bert"), CPU, torch.float32)
     assert not np.allclose(teacher.logits(split), other.logits(split))
+
+
+def check_analysis(folder, task):
+    """Check that an analysis has both sizes: of the file of adapters and head, and of all weights in one file."""
+    whole, workspace = measure(folder)["bytes_model"], folder.parents[2]
+    result = analyze(AnalyzeSettings(task=task, workspace=workspace, model_name=folder.name))
+    on_disk, size = result["model_disk_size"], result["model_size"]["bytes"]
+    assert on_disk["bytes"] == weights_file(folder).stat().st_size < on_disk["bytes_model"] == whole
+    assert size["header"] + size["tensors"] == size["file"] == whole
+    assert f"in one file with the weights that it belongs to: {whole:,} bytes" in describe(result)
+
+
+def test_an_analysis_has_both_sizes_of_adapters(adapted):
+    check_analysis(adapted, "sst-2")
 
 
 def test_adapters_of_another_model_are_refused(adapted, encoder, tmp_path):
@@ -132,6 +149,7 @@ def test_a_students_adapters_are_saved_apart_and_joined_by_later_actions(general
     trained = sum(tensor.numel() for name, tensor in own.items() if "positions" not in name)
     assert trained == read_config(folder).trained_parameters
     assert measure(folder)["parameters"] == sum(tensor.numel() for tensor in whole.values())
+    check_analysis(folder, task)
     given = {"task": task, "workspace": workspace, "load_trained_model": folder.name}
     smaller = compress_with(**given, compression_actions=["quantize", "pack"])
     assert read_config(smaller).base is None

@@ -18,6 +18,8 @@ from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
 from common.teachers.vector_cache import CachedVectors
 from common.training.models import read_config
+from compression.analysis.analyze import analyze
+from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
@@ -64,6 +66,8 @@ def test_teachers_are_scored_as_any_other(fitted, name):
 def test_a_frozen_teacher_counts_its_encoder(fitted, encoder):
     row, config = scored(fitted, "tiny-bert-frozen"), read_config(fitted / "models/sst-2/tiny-bert-frozen")
     assert row["bytes_model"] > (encoder / "model.safetensors").stat().st_size * 0.9
+    analysis = analyze(AnalyzeSettings(task="sst-2", workspace=fitted, model_name="tiny-bert-frozen"))
+    assert analysis["model_disk_size"]["bytes_model"] == row["bytes_model"]
     assert config.arch == "tiny-bert-frozen"
     assert config.encoder == str(encoder)
 

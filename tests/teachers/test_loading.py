@@ -1,6 +1,7 @@
 """Teachers from folders: tensors must be those of config.json, weights safetensors, and every file counts."""
 
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -207,3 +208,10 @@ def test_code_that_comes_with_a_model_is_not_executed(encoder, tmp_path, monkeyp
     with pytest.raises(UserError, match="no teacher could be loaded"):
         HuggingFaceTeacher(folder, LABELS, ("a", "b"), CPU, torch.float32, 128, True)
     assert not ran.exists()
+
+
+def test_a_name_that_cannot_be_looked_up_is_an_error_of_one_line(workspace):
+    with pytest.raises(UserError, match=r"^no teacher could be loaded from base: [^\n]+$"):
+        finetune(tiny.finetune_settings(workspace, "sst-2", "base"))
+    # The hub logs each of its attempts as a warning.
+    assert not logging.getLogger("huggingface_hub.utils._http").isEnabledFor(logging.WARNING)

@@ -163,9 +163,11 @@ def most_tokens(model: Any) -> int | None:
 
 
 def quiet_transformers() -> Any:
-    """Return transformers, imported here because it is large, without its bars and warnings."""
+    """Return transformers, imported here because it is large, without its bars and warnings, and without the hub's."""
+    import huggingface_hub
     import transformers
 
+    huggingface_hub.utils.logging.set_verbosity_error()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers

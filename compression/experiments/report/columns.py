@@ -95,21 +95,17 @@ def ratio_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
+def compared_text(ratio: float, less: str = "smaller", more: str = "larger") -> str:
+    """Return '1,800 times smaller', or '3.2 times larger' for a ratio below 1."""
+    return f"{ratio_text(ratio)} times {less}" if ratio >= 1 else f"{ratio_text(1 / ratio)} times {more}"
+
+
 def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
     """Yield the notes of columns, one or two sentences each. rows: rows of results.json behind the columns."""
     runtimes = {(row.get("speed") or {}).get("runtime") for row in rows}
     by = ", ".join(text for name, text in _RUNTIMES.items() if name in runtimes)
     for note in dict.fromkeys(column.note for column in columns if column.note):
         yield note.replace("{by}", by)
-
-
-def disk_field(group: SeedGroup) -> str:
-    """Return the field of the size on disk as the thesis reports it: gzipped for pruned or quantized students.
-
-    Empty if the group has students of both kinds.
-    """
-    fields = {GZIPPED if row.get("stage") in ("pruned", "quantized") else "bytes_model" for row in group.rows}
-    return fields.pop() if len(fields) == 1 else ""
 
 
 def _three_digits(unit: float) -> Callable[[float], str]:
@@ -187,17 +183,17 @@ COLUMNS = [
     Column(
         "bytes",
         "Size, MB",
-        lambda group, _: group.size(disk_field(group)),
+        lambda group, _: group.size(group.disk_field),
         _megabytes,
         tables=("pivot",),
-        note="Size: on disk, of the weights file for what was distilled, of that file gzipped for what was pruned or "
-        f"quantized. {UNITS}",
+        note="Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in "
+        f"the thesis. {UNITS}",
     ),
-    Column("bytes_of", "", lambda group, _: disk_field(group), tables=("pivot",)),
+    Column("bytes_of", "", lambda group, _: group.disk_field, tables=("pivot",)),
     Column(
         "times_smaller",
         "× smaller",
-        lambda group, teacher: group.times_smaller(disk_field(group), teacher),
+        lambda group, teacher: group.times_smaller(group.disk_field, teacher),
         ratio_text,
         tables=("pivot",),
         note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",

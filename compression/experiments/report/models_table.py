@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.columns import CORRELATIONS, columns_of, metric_title, notes_of
+from compression.experiments.report.columns import CORRELATIONS, columns_of, compared_text, metric_title, notes_of
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
@@ -88,7 +88,7 @@ def summary(results: SplitResults) -> str:
     if teacher and (ratio := best.times_smaller(field, teacher)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
         text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
-        text += f", {ratio:,.0f} times as much"
+        text += f": the student is {compared_text(ratio)}"
     return text + "."
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.columns import columns_of, disk_field, notes_of
+from compression.experiments.report.columns import columns_of, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import (
     Cell,
@@ -20,6 +20,7 @@ from compression.experiments.report.pivot_layout import (
 )
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import (
+    GZIPPED_TABLE,
     QUOTED_TEACHER,
     QuotedFigure,
     QuotedPoint,
@@ -29,8 +30,10 @@ from compression.experiments.report.reference import (
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import (
     DASH,
+    GZIPPED,
     SeedGroup,
     Stat,
+    average_of_tasks,
     mean,
     mean_over_splits,
     name_without_seed,
@@ -44,6 +47,8 @@ SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_di
 """Names of axes on a terminal."""
 _PRINTED = ("bytes", "times_smaller")
 """Columns that the thesis has, too."""
+AVERAGE = "average of tasks"
+"""Heading of the mean over tasks."""
 _EMPTY = Entry(DASH)
 
 
@@ -77,6 +82,9 @@ class _Pivot:
             or any(self._figure(cell, column) for (_, label), cell in cells.cells.items() if label == column.labels)
         ]
         self._kinds = _kinds(cells.tasks, "task" in record.table.columns)
+        stages = {row["stage"] for cell in cells.cells.values() for row in cell.rows}
+        quotes_gzipped = record.quote is not None and record.quote.table == GZIPPED_TABLE
+        self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
         self._incomplete = self._incomparable = False
 
     def table(self) -> Table:
@@ -88,6 +96,7 @@ class _Pivot:
         for column in self._columns:
             heads.append(Head(column.levels, group="quoted" if column.quoted else "", seeds=True))
             heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
+        heads.append(Head((AVERAGE,)))
         table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows))
         known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
         table = table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < table.labels])
@@ -130,6 +139,8 @@ class _Pivot:
         printed = [{"task": f.task, "bytes_model": f.size_bytes} for f in figures if f.size_bytes]
         for tasks in self._kinds.values():
             group, teacher = _of_tasks(rows, tasks), _of_tasks(teachers, tasks)
+            if kind == "student":
+                group = dataclasses.replace(group, disk_field=self._disk_field)
             known = _comparable(group)
             self._incomparable |= bool(group.rows) and not known
             entries += [column.entry(group, teacher) if known else _EMPTY for column in columns_of("pivot")]
@@ -137,7 +148,16 @@ class _Pivot:
             large = [_point_row(task, p) for task in tasks for p in quoted_points(task) if p.name == QUOTED_TEACHER]
             teacher = _of_tasks(large, {row["task"] for row in quoted.rows})
             entries += [column.entry(quoted, teacher) for column in columns_of("pivot") if column.name in _PRINTED]
-        return Line([*entries, Entry("", str(on_test).lower()), *scores], kind)
+        scores = list(scores)
+        return Line([*entries, Entry("", str(on_test).lower()), *scores, self._average(scores[::2])], kind)
+
+    def _average(self, scores: Sequence[Entry]) -> Entry:
+        """Return the average of a line's scores if the columns are tasks. scores: an entry for each column."""
+        by_task: dict[str, dict[str, float | None]] = {}
+        for column, entry in zip(self._columns, scores, strict=True):
+            if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
+                by_task.setdefault(column.task, {})[column.metric] = entry.value.mean if entry.value else None
+        return number_entry(average_of_tasks(by_task), ".2f", 0.01)
 
     def _student(self, labels: Labels) -> Line:
         cells = [self._cells.cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
@@ -236,6 +256,8 @@ class _Pivot:
         for splits in dict.fromkeys(self._cells.metrics_and_splits(task)[1] for task in self._cells.tasks):
             if len(splits) > 1:
                 yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {' and '.join(splits)}.", ""
+        if table.heads[-1].text == AVERAGE:
+            yield "Average of tasks: the mean over tasks of the means over their metrics, as GLUE's score.", ""
         if any(line.kind == "teacher" for line in table.baselines):
             yield "A teacher's score is in every column of its task.", ""
         if any(column.quoted for column in self._columns):
@@ -278,9 +300,9 @@ def _point_row(task: str, point: QuotedPoint) -> Row:
 
 
 def _comparable(group: SeedGroup) -> bool:
-    """Return whether models have one size: the same parameters on each task, and files of the same kind."""
+    """Return whether models have one size: the same stage, and the same parameters on each task."""
     by_task = grouped(group.rows, lambda row: row["task"]).values()
-    return bool(disk_field(group)) and all(len({row.get("parameters") for row in rows}) == 1 for rows in by_task)
+    return all(len({(row.get("stage"), row.get("parameters")) for row in rows}) == 1 for rows in by_task)
 
 
 def _on_test(rows: Iterable[Row]) -> bool:

@@ -16,6 +16,8 @@ QUOTED_TEACHER = "RoBERTa-large"
 """The thesis's teacher, as its tables name it."""
 TOLERABLE = "GLUE BiLSTM GloVe"
 """The baseline whose scores the thesis calls tolerable, as its tables name it (sections 1.1 and 9)."""
+GZIPPED_TABLE = "7.5"
+"""Table of the thesis with the gzipped sizes of all students; the others have those of the weights files."""
 _FIELDS = {
     **dict.fromkeys(("student_arch", "embedding_type", "pooling", "loss", "stage"), str),
     **dict.fromkeys(("embedding_dim", "vocab_size"), int),
@@ -29,7 +31,8 @@ _FIELDS = {
 class QuotedPoint:
     """A quoted model on one task, such as one of the thesis's table 7.5.
 
-    metrics: from 0 to 1, as in results.json; size_bytes: on disk; baseline: False for the thesis's students, else True.
+    metrics: from 0 to 1, as in results.json; size_bytes: on disk, a student's gzipped; baseline: False for the thesis's
+    students, else True.
     """
 
     name: str
@@ -61,7 +64,7 @@ def quoted_points(task: str) -> list[QuotedPoint]:
     # Tables 7.1 to 7.3 list the same numbers of parameters for the baselines.
     parameters = {line["model"]: float(line["parameters"]) for line in _lines("7.1") if line["model"]}
     points: dict[str, QuotedPoint] = {}
-    for line in _lines("7.5"):
+    for line in _lines(GZIPPED_TABLE):
         if line["task"] == task:
             name, size, baseline = line["model"], float(line["size_mb"]) * 1e6, not line["embedding_type"]
             point = points.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compression.experiments.report.results import Row, grouped
@@ -16,6 +16,7 @@ MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
 """Sizes by which models are compared, and their names: the gzipped weights file, as in the thesis (bytes_model would
 not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs."""
 MILLISECONDS = "milliseconds_for_one"
+_GLUE = ("accuracy", "f1", "matthews", "pearson", "spearman")
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
 """Fields that all seeds of a group share, besides task, split and name."""
@@ -63,10 +64,12 @@ class SeedGroup:
     """Models that differ only in their seed, scored on one split. rows: one per seed, at least one.
 
     A table of means also has groups of models of several tasks; sizes and speeds are then means over the tasks.
+    disk_field: its field of the size on disk, the same for all students.
     """
 
     name: str
     rows: tuple[Row, ...]
+    disk_field: str = "bytes_model"
 
     @property
     def is_teacher(self) -> bool:
@@ -251,6 +254,18 @@ def name_without_seed(row: Row) -> str:
     """Return a model's name without its seed: 'bilstm-bpe25-a0-aug+p' for 'bilstm-bpe25-a0-aug-s3201976+p'."""
     actions = actions_suffix(row)
     return str(row["model"]).removesuffix(actions).removesuffix(f"-s{row.get('seed')}") + actions
+
+
+def average_of_tasks(scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
+    """Return the mean over tasks of the means over their metrics; None if a score is missing or there is one task.
+
+    scores: task -> metric -> score. Metrics that GLUE does not have count only if they are a task's main one. Source:
+    Wang et al., 2019.
+    """
+    counted = [[of[name] for name in of if name in _GLUE] or [*of.values()][:1] for of in scores.values()]
+    if len(counted) < 2 or any(None in of_task for of_task in counted):
+        return None
+    return statistics.fmean(map(statistics.fmean, counted))
 
 
 def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.tables import human_bytes
-from compression.experiments.report.columns import metric_heading, ratio_text
+from compression.experiments.report.columns import compared_text, metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_points, tolerable_scores
 from compression.experiments.report.seed_groups import GZIPPED, MEASURED, MILLISECONDS, PACKED, SplitResults
@@ -111,19 +111,19 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
-            value, ratio, word = group.speed(cost), group.times_faster(teacher), "faster"
+            value, ratio, words = group.speed(cost), group.times_faster(teacher), ("faster", "slower")
             amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
             # A teacher has no packed file, so its weights file is used instead.
             field = "bytes_model" if group.is_teacher and results.size_field == PACKED else results.size_field
-            value, ratio, word = group.size(field), group.times_smaller(field, teacher), "smaller"
+            value, ratio, words = group.size(field), group.times_smaller(field, teacher), ("smaller", "larger")
             amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
             lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
             if teacher and ratio and teacher is not group:
-                lines[-1] += f", {ratio_text(ratio)} times {word} than {teacher.name}"
+                lines[-1] += f", {compared_text(ratio, *words)} than {teacher.name}"
             points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
     return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
 
@@ -193,6 +193,8 @@ def _at(point: Point) -> tuple[float, float]:
 
 
 def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+    from matplotlib.patheffects import withStroke
+
     axes.set_xscale("log")
     axes.plot(
         *zip(*map(_at, panel.best), strict=True),
@@ -217,7 +219,8 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
             ends = [100 * (point.score - point.spread), 100 * (point.score + point.spread)]
             axes.plot([point.cost] * 2, ends, color=look["color"], linewidth=0.9, zorder=2.8, in_layout=False)
     for point in panel.best:  # the area above and to the left of a skyline is free
-        axes.annotate(point.label, _at(point), (-3, 3), **_LABEL)
+        around = [withStroke(linewidth=2, foreground="white")]  # no line crosses a label
+        axes.annotate(point.label, _at(point), (-3, 3), **_LABEL, path_effects=around)
     _set_limits(axes, panel)
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)

@@ -137,7 +137,9 @@ def plan_text(plan: dict[str, Any]) -> str:
     lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
     lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
     if plan["inputs"] != "there":
-        return "\n".join([*lines, f"the runs' inputs do not exist yet: {plan['inputs']}"])
+        made = "the jobs before them make their inputs, from which the time is estimated"
+        missing = f"the runs' inputs do not exist: {plan['inputs']}"
+        return "\n".join([*lines, f"{plan['runs']} to do; {made}" if all(plan["shared"].values()) else missing])
     same = plan["runs"] - plan["distinct"]
     lines += [f"{same} cells are the same run as others"] if same else []
     left = plan["distinct"] - plan["finished"] - plan["failed"]

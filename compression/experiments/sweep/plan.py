@@ -121,9 +121,7 @@ def _teachers_by_name(plan: Plan) -> dict[str, str]:
     for task, jobs in plan.shared.items():
         for job in jobs:
             if job.kind == "finetune":
-                settings = job.settings()
-                default = settings.ensemble_name if settings.ensemble else Path(settings.arch).name
-                names[task] = settings.model_name or default
+                names[task] = job.settings().name
             elif job.kind == "preprocess" and (settings := job.settings()).logits_from:
                 names[task] = settings.model_name
     return names

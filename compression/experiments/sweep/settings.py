@@ -36,7 +36,7 @@ class SweepSettings(QuerySettings):
     retry_failed: bool = False
     """Run again only the runs that failed."""
     loadbar: bool = True
-    """Show the progress board, with time left."""
+    """Show the progress board, with time left, and the progress bars of shared jobs."""
 
     def unused(self) -> dict[str, str]:
         """Return the settings that the launcher does not take."""
@@ -45,7 +45,8 @@ class SweepSettings(QuerySettings):
     @property
     def flags(self) -> dict[str, Any]:
         """Flags that apply to every job and run."""
-        return {"workspace": str(self.workspace), **({"cpu": True} if self.cpu else {})}
+        on_cpu = {"cpu": True} if self.cpu else {}
+        return {"workspace": str(self.workspace), "loadbar": self.loadbar, **on_cpu}
 
     def launch(self) -> Launcher:
         """Return the launcher of the runs. Raises UserError if --slurm is malformed."""

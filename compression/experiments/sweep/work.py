@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.data.tasks import load_task
 from common.devices import threads
 from common.errors import UserError
 from common.progress import Advance, nothing, say, show_bars
@@ -26,7 +27,7 @@ from common.store.processes import Process
 from common.store.store import Store
 from common.teachers.finetune import finetune
 from common.tracking import record
-from common.training.models import read_config
+from common.training.models import find_model, read_config
 from compression.analysis.analyze import analyze, picture_folder, subject
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
@@ -84,8 +85,13 @@ def _run_job(job: Job, state: ChainState) -> list[Row]:
 
 
 def _analyze(job: Job, model: dict[str, str]) -> None:
-    """Analyze a model, unless it was already analyzed with the same settings."""
+    """Analyze a model, unless it was already analyzed with the same settings, or is one of several without weights."""
     settings = job.settings(**model)
+    if model:
+        _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
+        if config.imported or config.members:
+            say(f"{config.name}: not analysed, it has no weights of its own")
+            return
     name, identity = subject(settings)
     made_from = [*identity, job.as_record()]
     file = picture_folder(settings, name) / "analysis.json"

@@ -1,0 +1,42 @@
+"""Teachers of a fit that are stopped before they are finished."""
+
+import own_task
+import pytest
+import tiny
+from stops import stopped_in_step
+
+from common.teachers.finetune import step_of
+from common.training.models import read_config
+from compression.experiments.fit.contents.read import read_contents
+from compression.experiments.fit.settings import FitSettings
+from compression.experiments.fit.stages import Stages
+from compression.experiments.fit.state import Clock, State
+from compression.experiments.fit.task import write_task
+
+
+@pytest.fixture
+def stages(tmp_path, encoder):
+    """The stages of a fit whose splits are there, with a tiny encoder."""
+    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
+    settings = FitSettings(
+        file=tmp_path / "reviews.csv", encoder=str(encoder), workspace=tmp_path / "w", cpu=True, seed=tiny.SEED
+    )
+    folder = settings.paths.experiment(settings.experiment)
+    task = write_task(folder, settings.experiment, read_contents(settings))
+    stages = Stages(settings, task, Clock(folder, 60), State(folder, "id"))
+    stages.run("splits", "preprocess")
+    return stages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "epochs"), [(2, 0), (5, 1), (14, 3)])
+def test_a_stopped_fine_tuning_ends_with_the_best_of_its_epochs(stages, step, epochs):
+    flags = {"arch": stages.settings.encoder, "model_name": "fine-tuned", "max_epochs": 4, "patience": 4}
+    with stopped_in_step(step):  # an epoch has 4 steps: 120 rows
+        stages.run("teachers", "finetune", **flags)
+    assert stages.run_stopped("teachers", "finetune", step_of, flags) == epochs
+    teacher = stages.settings.paths.model(stages.task.name, "fine-tuned")
+    assert teacher.exists() == (epochs > 0)
+    if epochs:
+        assert len((teacher / "history.jsonl").read_text().splitlines()) == epochs
+        assert read_config(teacher).settings["max_epochs"] == 4

@@ -66,7 +66,7 @@ def pack(
     most probable label, below which a text has none. The file's size depends on neither number. Raises UserError if the
     student cannot be packed.
     """
-    return _pack(student, tokenizer, config, temperature, threshold, rejects)[0]
+    return _pack(student, tokenizer, config, (temperature, threshold), rejects)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -98,13 +98,13 @@ def _pack(
     student: Student,
     tokenizer: Tokenizer,
     config: ModelConfig,
-    temperature: float = 1.0,
-    threshold: float = HALF,
+    fitted: tuple[float, float] = (1.0, HALF),
     rejects: bool = False,
 ) -> tuple[bytes, ByteCounts]:
+    """Return a packed file, and its bytes by owner. fitted: temperature and threshold; rejects: as in `pack`."""
     vocabulary = pack_vocabulary(tokenizer)
-    stored = np.float32(temperature).tobytes() if config.task_kind.has_probabilities else b""
-    stored += np.float32(threshold).tobytes() if config.f1 or rejects else b""
+    stored = np.float32(fitted[0]).tobytes() if config.task_kind.has_probabilities else b""
+    stored += np.float32(fitted[1]).tobytes() if config.f1 or rejects else b""
     return _assemble(_write(student, vocabulary, config, rejects), vocabulary, stored)
 
 

@@ -8,21 +8,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from compression.inference.classifier import Classifier, Sentences
-from compression.inference.explain import MOST_WORDS, leave_one_out
+from compression.inference.explain import leave_one_out
 
-_CHARACTERS = 1_000_000
-"""Characters that the student reads for this: about a second."""
 _WORDS = 8
 """Words of a label."""
+_MOST_WORDS = 30
+"""First words of a text that are read: a text is read once without each of its words."""
+_CHARACTERS = 1_000_000
+"""Characters that the student reads in all: about a second."""
 
 
 def evidence(model: Classifier, texts: Sentences) -> dict[str, tuple[str, ...]]:
     """Return up to eight words for each label, the strongest first; labels that are no text's answer are left out.
 
-    A word's strength is the sum of its drops (`leave_one_out`) over the texts with this answer. Of many or long texts,
-    the first ones are read.
+    A word's strength is the sum of its drops (`leave_one_out`) over the texts with this answer. Of long texts the
+    beginnings are read, of many texts the first ones.
     """
-    read = list(_within(texts, _CHARACTERS))
+    read = list(_beginnings(texts))
     values = model.probabilities(read).tolist() if read else []
     strengths: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for drops, row in zip(leave_one_out(model, read, values), values, strict=True):
@@ -35,10 +37,13 @@ def evidence(model: Classifier, texts: Sentences) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _within(texts: Sentences, characters: int) -> Iterator[tuple[str, ...]]:
-    """Yield the first texts, as many as can be read with each word left out in this number of characters."""
+def _beginnings(texts: Sentences) -> Iterator[tuple[str, ...]]:
+    """Yield the first words of the first texts, as many as can be read once without each word."""
+    left = _CHARACTERS
     for text in texts:
-        characters -= sum(map(len, text)) * sum(min(MOST_WORDS, len(sentence.split())) for sentence in text)
-        if characters < 0:
+        words = [sentence.split()[:_MOST_WORDS] for sentence in text]
+        beginning = tuple(map(" ".join, words))
+        left -= sum(map(len, words)) * sum(map(len, beginning))
+        if left < 0:
             return
-        yield text
+        yield beginning

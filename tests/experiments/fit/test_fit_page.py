@@ -76,7 +76,8 @@ def test_long_texts_are_not_read_once_for_each_word_beyond_a_limit():
         read.extend(texts)
         return probability_of_bus(texts)
 
-    evidence(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 100)
+    evidence(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 300)
+    assert read[0] == ("wheel " * 29 + "wheel",)
     assert 500_000 < sum(len(text) for (text,) in read) < 1_100_000
 
 

@@ -109,13 +109,16 @@ class Search:
         return self._packed()
 
     def ranked(self) -> list[Trained]:
-        """Return the trained students, the best first.
+        """Return the trained students, the best first."""
+        return sorted((student for student in self.trained if student.score is not None), key=self._rank)
+
+    def _rank(self, student: Trained) -> tuple[int, float]:
+        """Return the place of a student among others, lower is better.
 
         Scores that differ by less than half their standard error are equal; then the lower loss decides.
         """
         step = 0.25 / math.sqrt(len(self.held_out))
-        scored = [student for student in self.trained if student.score is not None]
-        return sorted(scored, key=lambda student: (-round(student.score / step), student.loss))
+        return -round(student.score / step), student.loss
 
     def _changes(self) -> Iterator[tuple[str, Candidate]]:
         """Yield variations of the best student so far, without those that were tried; it may change in between."""
@@ -226,7 +229,7 @@ class Search:
                 self.error = error
         if not done:
             raise self.error or UserError(f"--max-bytes {self.max_bytes}: no student fits")
-        return max(done, key=lambda student: (student.score, -student.loss))
+        return min(done, key=self._rank)
 
     def _quantized(self, student: Trained, name: str) -> Trained:
         began = time.perf_counter()

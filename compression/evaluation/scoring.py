@@ -66,7 +66,7 @@ def score_model(
     rows = []
     for name in names:
         file = split_file(inputs, name)
-        split = read_split(file, "")
+        split = read_split(file, f"run: {task.prepare_command}")
         started = time.perf_counter()
         logits = predict(split) if predict else saved_logits(task, inputs[f"logits {name}"])
         seconds = time.perf_counter() - started

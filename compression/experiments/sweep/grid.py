@@ -40,8 +40,8 @@ from compression.experiments.sweep.grid_file import (
 from compression.experiments.sweep.settings import SweepSettings
 from compression.shrinking.settings import CompressSettings
 
-TIMING = ("time", "runtime")
-"""Settings of evaluate that also apply to runs: whether models are timed, and by which runtime."""
+TIMING = ("time", "runtime", "watts")
+"""Settings of evaluate that also apply to runs: whether models are timed, by which runtime, at which power."""
 
 
 def load_grid(

@@ -25,7 +25,7 @@ from common.data.split import (
     task_file_of_data,
     write_split,
 )
-from common.data.tasks import Source, Task
+from common.data.tasks import FILE, Source, Task
 from common.errors import UserError
 from common.progress import say
 from common.reading import regular_file
@@ -226,13 +226,13 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
         missing += f"; run: {source.install}" if source.install else ""
         root = package_folder(source.package or "", missing)
     elif data_dir is None:
-        root = Path(source.folder) if source.kind == "files" else _unpacked(source, None, paths)
+        root = Path(source.folder) if source.kind == "files" else _fetched(source, None, paths)
     elif not data_dir.exists():
         raise UserError(f"--data-dir {data_dir}: no such folder")
     elif source.kind == "glue" and (data_dir / source.folder).is_dir():
         root = data_dir / source.folder
     elif source.kind == "glue" and any(data_dir.glob("*.zip")):
-        root = _unpacked(source, data_dir, paths)
+        root = _fetched(source, data_dir, paths)
     else:
         root = data_dir
     files = {split: root / name for split, name in source.files.items()}
@@ -241,8 +241,16 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
     return files
 
 
-def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
-    """Unpack the task's archive (the user's own, or the official one) into the workspace."""
+def _fetched(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
+    """Return the folder, in the workspace, of files that are downloaded or unpacked from an archive.
+
+    The archive is the user's own, or the official one. Raises UserError if there is none, or if it is damaged.
+    """
+    root = paths.downloads() / source.folder
+    if data_dir is None and source.url and FILE in source.url:
+        for name in source.files.values():
+            fetch(source.url.replace(FILE, name), None, (root / name).parent)
+        return root
     if not source.url or not source.sha256:
         raise UserError(f"give the files with --data-dir: {source.obtain or 'this task has no official address'}")
     if data_dir is None:
@@ -252,7 +260,6 @@ def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
         archive = archive if archive.exists() else data_dir / f"{source.folder}.zip"
         if not archive.exists():
             raise UserError(f"{data_dir}: contains neither a folder {source.folder} nor {archive.name}")
-    root = paths.downloads() / source.folder
     for name in source.files.values():
         unpack_member(archive, f"{source.folder}/{name}", root / name)
     return root

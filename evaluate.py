@@ -52,9 +52,10 @@ def _scores(row: dict[str, Any]) -> str:
 
 
 def _speed(speed: dict[str, Any]) -> str:
-    """Return the measurements as text; a teacher has no memory, and a packed file alone has no FLOPs."""
-    memory, flops = speed.get("peak_memory"), speed.get("flops")
+    """Return the measurements as text; not every machine counts joules, and a packed file alone has no FLOPs."""
+    memory, flops, joules = (speed.get(name) for name in ("peak_memory", "flops", "joules_for_one"))
     text = "{runtime}: {sentences_per_second:,} sentences/s, {milliseconds_for_one} ms for one".format(**speed)
+    text += "" if joules is None else f", {1000 * joules:.3g} mJ for one"
     text += "" if memory is None else f", {human_bytes(memory)} of memory"
     return text + ("" if flops is None else f", {flops:,} FLOPs")
 

@@ -20,7 +20,7 @@ from toy_run import toy
 
 from common.data.prepare import prepare
 from common.data.readers.tables import read_source
-from common.data.split import Split
+from common.data.split import Split, load_split
 from common.data.tasks import known_tasks, load_task
 from common.devices import pick_device
 from common.errors import UserError
@@ -32,6 +32,7 @@ from common.teachers.settings import FinetuneSettings
 from common.training.checkpoint import load_tensors
 from common.training.loop import fit
 from common.training.models import read_config
+from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 from compression.distillation.trainer import make_optimizer
 from compression.evaluation.evaluate import evaluate
@@ -198,6 +199,22 @@ def test_13_dev_is_test_and_nothing_is_chosen_by_it(workspace, encoder):
     finetune(tiny.finetune_settings(workspace, "sst-2", encoder, max_epochs=1, model_name="second"))
     with pytest.raises(UserError, match=r"test\.parquet"):
         compressed(workspace, "distill", select_on="test", model_name="thesis", teacher="tiny-bert", epochs=2)
+
+
+def test_13_the_thesis_learns_all_rows_of_train_and_chooses_on_dev(tmp_path, glue, encoder):
+    preprocess(tiny.prepare_settings(tmp_path, "sst-2", data_dir=glue, validation=False))
+    lines = (glue / "SST-2" / "train.tsv").read_text().splitlines()
+    assert len(load_split(Workspace(tmp_path), load_task("sst-2"), "train")) == len(lines) - 1
+    teacher = tiny.finetune_settings(tmp_path, "sst-2", encoder, max_epochs=1)
+    labels = {"alpha": 1.0, "only_original_data": True}
+    for learned in (lambda: finetune(teacher), lambda: compressed(tmp_path, "distill", **labels)):
+        with pytest.raises(UserError, match="prepared with --no-validation: models are chosen by --select-on test"):
+            learned()
+    finetune(teacher.model_copy(update={"select_on": "test"}))
+    compressed(tmp_path, "distill", "pack", select_on="test", model_name="thesis", **labels)
+    for name in ("tiny-bert", "thesis"):
+        (row,) = scored(tmp_path, name)
+        assert (row["select_on"], row["validation"]) == ("test", None)
 
 
 @pytest.mark.parametrize("embedding", ["char", "bpe", "hash"])

@@ -25,7 +25,7 @@ from common.data.split import (
     task_file_of_data,
     write_split,
 )
-from common.data.tasks import Source, Task
+from common.data.tasks import FILE, Source, Task
 from common.errors import UserError
 from common.progress import say
 from common.reading import regular_file
@@ -47,7 +47,7 @@ class Prepare(Step):
     definition: dict[str, Any]
     """The task's YAML without paths, so that a moved folder still holds the same task."""
     seed: int | None
-    """Of the rows that are split off train; None if every split has a file."""
+    """Of the rows that are split off train; None if no rows are."""
     task: Task = pydantic.Field(exclude=True)
     task_file: str = pydantic.Field(exclude=True)
     """The task's YAML file, as the workspace records it."""
@@ -65,7 +65,7 @@ class Prepare(Step):
                 name: read_source(path, task, labelled=name not in _WITHOUT_LABELS) for name, path in inputs.items()
             }
             check_labels(task, read, inputs)
-            splits, dropped, left_out = make_splits(read, task, self.seed or 0)
+            splits, dropped, left_out = make_splits(read, task, self.seed)
             others = {"other": read["other"]} if "other" in read else {}
             for name, split in {**splits, **others}.items():
                 metadata = {"task": task.name, "split": name, "fingerprint": split.fingerprint()}
@@ -75,18 +75,23 @@ class Prepare(Step):
         return {"task": task.name, "task_file": self.task_file, "overlaps": task.overlaps, "labelled": labelled}
 
 
-def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False) -> dict[str, Split]:
+def prepare(
+    paths: Workspace, task: Task, data_dir: Path | None, seed: int, force: bool = False, validation: bool = True
+) -> dict[str, Split]:
     """Build a task's train, validation and test splits and the report on them, and return the splits.
 
     Splits built before from the same files with the same seed are reused; if the task's YAML file has moved, they are
-    built again to record its new path. Raises UserError if a source file is invalid, or if the workspace has data of
-    another task with this name.
+    built again to record its new path. validation: whether to split validation off train; without, there is none.
+    Raises UserError if a source file is invalid, if the workspace has data of another task with this name, or if there
+    is to be no validation but the task has a file for it, or none for test.
     """
+    if not validation and list(task.carving) != ["validation"]:
+        raise UserError(f"--no-validation: {task.name} needs a file for test, and none for validation")
     store = Store(paths.root)
     files = source_files(task.source, data_dir, paths)
     step = Prepare(
         definition=definition_of(task),
-        seed=seed if task.carving else None,
+        seed=seed if validation and task.carving else None,
         task=task,
         task_file=task_file(store, task),
         files=files,
@@ -101,7 +106,8 @@ def prepare(paths: Workspace, task: Task, data_dir: Path | None, seed: int, forc
     context = Context(force=force or moved, name=f"{task.name}: splits")
     store.make(step, context, alias=alias, replace=True)
     say(as_text(read_report(paths, task.name)))
-    return {name: read_split(paths.split(task.name, name), "") for name in task.splits}
+    files = {name: paths.split(task.name, name) for name in task.splits}
+    return {name: read_split(file, "") for name, file in files.items() if file.exists()}
 
 
 def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) -> None:
@@ -123,9 +129,9 @@ def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) 
 
 
 def make_splits(
-    read: dict[str, Split], task: Task, seed: int
+    read: dict[str, Split], task: Task, seed: int | None
 ) -> tuple[dict[str, Split], dict[str, int], dict[str, int]]:
-    """Carve the splits that have no file.
+    """Carve the splits that have no file, or none of them if `seed` is None.
 
     Returns the splits, reason -> rows removed from train, and label -> rows for the labels of the user's own files that
     are left out, because they have too few rows for all splits (see make_report). Raises UserError if train is missing,
@@ -151,7 +157,7 @@ def make_splits(
     for name, split in splits.items() if users else ():
         left[name] = np.intersect1d(rows, touching(keys, text_keys(split)))
         rows = np.setdiff1d(rows, left[name])
-    for name, how in task.carving.items():
+    for name, how in task.carving.items() if seed is not None else ():
         part = whole.take(rows)
         carved, kept = carve(
             part, how, seed + (name == "test"), take_keys(keys, rows), take_keys(near, rows), benchmark=not users
@@ -220,13 +226,13 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
         missing += f"; run: {source.install}" if source.install else ""
         root = package_folder(source.package or "", missing)
     elif data_dir is None:
-        root = Path(source.folder) if source.kind == "files" else _unpacked(source, None, paths)
+        root = Path(source.folder) if source.kind == "files" else _fetched(source, None, paths)
     elif not data_dir.exists():
         raise UserError(f"--data-dir {data_dir}: no such folder")
     elif source.kind == "glue" and (data_dir / source.folder).is_dir():
         root = data_dir / source.folder
     elif source.kind == "glue" and any(data_dir.glob("*.zip")):
-        root = _unpacked(source, data_dir, paths)
+        root = _fetched(source, data_dir, paths)
     else:
         root = data_dir
     files = {split: root / name for split, name in source.files.items()}
@@ -235,8 +241,16 @@ def source_files(source: Source, data_dir: Path | None, paths: Workspace) -> dic
     return files
 
 
-def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
-    """Unpack the task's archive (the user's own, or the official one) into the workspace."""
+def _fetched(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
+    """Return the folder, in the workspace, of files that are downloaded or unpacked from an archive.
+
+    The archive is the user's own, or the official one. Raises UserError if there is none, or if it is damaged.
+    """
+    root = paths.downloads() / source.folder
+    if data_dir is None and source.url and FILE in source.url:
+        for name in source.files.values():
+            fetch(source.url.replace(FILE, name), None, (root / name).parent)
+        return root
     if not source.url or not source.sha256:
         raise UserError(f"give the files with --data-dir: {source.obtain or 'this task has no official address'}")
     if data_dir is None:
@@ -246,7 +260,6 @@ def _unpacked(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
         archive = archive if archive.exists() else data_dir / f"{source.folder}.zip"
         if not archive.exists():
             raise UserError(f"{data_dir}: contains neither a folder {source.folder} nor {archive.name}")
-    root = paths.downloads() / source.folder
     for name in source.files.values():
         unpack_member(archive, f"{source.folder}/{name}", root / name)
     return root

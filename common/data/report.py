@@ -33,7 +33,7 @@ def make_report(
     dropped: number of rows removed from train, by reason: `repeated`, or the name of the split that they overlap;
     left_out: number of rows of each label that is left out.
     """
-    keys = {name: text_keys(splits[name]) for name in task.splits}
+    keys = {name: text_keys(splits[name]) for name in task.splits if name in splits}
     compared = {name: in_either_order(zip(*columns, strict=True)) for name, columns in keys.items()}
     overlaps = []
     for name, of in itertools.combinations(compared, 2):
@@ -45,7 +45,7 @@ def make_report(
         "labels": task.kind.labels_heading,
         # A file that became a split unchanged is described only once.
         "read": {n: _describe(task, file, text_keys(file)) for n, file in read.items() if splits.get(n) is not file},
-        "splits": {name: _describe(task, splits[name], keys[name]) for name in task.splits},
+        "splits": {name: _describe(task, splits[name], of_split) for name, of_split in keys.items()},
         "dropped": dropped,
         "left_out": left_out or {},
         "overlaps": overlaps,

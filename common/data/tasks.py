@@ -13,6 +13,8 @@ from common.kinds.registry import KINDS, LABELS, NamedKind
 TASK_DIR = CONFIG_DIR / "tasks"
 TASK_SUFFIXES = (".yaml", ".yml")
 """Ends of the names of tasks' files."""
+FILE = "{file}"
+"""Part of the address of files, for the name of one."""
 
 
 class Source(Settings):
@@ -28,9 +30,10 @@ class Source(Settings):
     folder: str = ""
     """Folder of the files inside the archive (glue) or in the folder of the task's YAML (files)."""
     url: str | None = None
-    """Official address of the archive."""
+    """Official address of the archive, or of files that have none; {file} stands for the name of each."""
     sha256: str | None = None
-    """Checksum of the archive."""
+    """Checksum of the archive. Files without an archive have none: the length that the server sends is checked, and
+    later downloads must equal the first one."""
     package: str | None = None
     """Importable name of the package."""
     install: str = ""

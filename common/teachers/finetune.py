@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pydantic
 
-from common.data.split import Split, find_splits, read_split
+from common.data.split import Split, read_split
 from common.data.task_use import check_no_overlap, check_trains
 from common.data.tasks import Task, load_task
 from common.errors import UserError
@@ -22,7 +22,7 @@ from common.store.workspace import Workspace
 from common.teachers.adopt import adopt
 from common.teachers.ensemble import Ensemble
 from common.teachers.fairseq import training as fairseq_training
-from common.teachers.guided import draw_rows, learning_inputs, split_file, with_answers
+from common.teachers.guided import draw_rows, held_out_inputs, learning_inputs, split_file, with_answers
 from common.teachers.huggingface import training as huggingface_training
 from common.teachers.linear import check_kind
 from common.teachers.linear_step import Frozen, Linear
@@ -48,7 +48,8 @@ class Finetune(TeacherStep):
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the encoder and the task's splits."""
         encoder = dataclasses.replace(encoder_at(self.source), name=self.encoder)
-        return {"encoder": encoder, "splits": find_splits(paths, self.task)}
+        selection = self.task.selection_split(self.training.select_on)
+        return {"encoder": encoder, **held_out_inputs(paths, self.task, selection, None)}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train the encoder and save its best weights; a stopped run continues."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from common.data.split import Split, concatenate, find_rows, find_splits, read_split, rows_of_sources
 from common.data.tasks import Task
+from common.errors import UserError
 from common.seeds import drawn
 from common.store.artifact import Artifact, read_manifest
 from common.store.step import Inputs
@@ -29,9 +30,15 @@ def learning_inputs(
 
 
 def held_out_inputs(paths: Workspace, task: Task, split: str, teacher: str | None) -> dict[str, Artifact]:
-    """Return the splits and, if no row of the held-out split has a label, the teacher's logits over it."""
+    """Return the splits and, if no row of the held-out split has a label, the teacher's logits over it.
+
+    Raises UserError if there is no such split.
+    """
     splits = find_splits(paths, task)
-    if read_manifest(splits.path).facts["labelled"][split] or teacher is None:
+    labelled = read_manifest(splits.path).facts["labelled"]
+    if split not in labelled:
+        raise UserError(f"{task.name} was prepared with --no-validation: models are chosen by --select-on test")
+    if labelled[split] or teacher is None:
         return {"splits": splits}
     return {"splits": splits, f"logits {split}": find_logits(paths, task, teacher, split)}
 

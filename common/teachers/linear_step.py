@@ -52,7 +52,9 @@ class Linear(TeacherStep):
         return self.facts([self.task.name], self.seed)
 
     def _fitted(self, inputs: Inputs, features: TfIdf | FrozenVectors) -> Head:
-        train, validation = (read_split(inputs["splits"] / f"{name}.parquet", "") for name in ("train", "validation"))
+        missing = f"run: {self.task.prepare_command}"
+        files = (inputs["splits"] / f"{name}.parquet" for name in ("train", "validation"))
+        train, validation = (read_split(file, missing) for file in files)
         if not train.labelled.any():
             raise UserError(f"task {self.task.name}: no row of train has a label to learn from")
         with at_once():

@@ -14,7 +14,8 @@ from common.data.tasks import Task
 
 def held_out_files(splits: Path, task: Task) -> tuple[Path, ...]:
     """Return the split files of validation and test. splits: the folder of the task's splits."""
-    return tuple(splits / f"{name}.parquet" for name in ("validation", *task.test_splits))
+    files = (splits / f"{name}.parquet" for name in ("validation", *task.test_splits))
+    return tuple(file for file in files if file.exists())
 
 
 def held_out_keys(files: Iterable[Path]) -> set[str]:

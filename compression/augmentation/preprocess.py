@@ -33,7 +33,7 @@ def preprocess(settings: PreprocessSettings) -> dict[str, Any]:
         raise UserError(f"--augment: {task.kind.name} ({task.name}) are not supported")
     rows: dict[str, Any] = {}
     if settings.glue_preprocess or not (settings.augment or logits_over):
-        splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force)
+        splits = prepare(paths, task, settings.data_dir, settings.seed, settings.force, settings.validation)
         rows |= {name: len(split) for name, split in splits.items()}
     if settings.augment:
         from compression.augmentation.step import augment_rows  # PyTorch loads here

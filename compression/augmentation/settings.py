@@ -95,6 +95,9 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     data_dir: Path | None = None
     """Folder with the task's files (for GLUE, an unpacked copy or its zips); unset: download from the official
     address."""
+    validation: bool = True
+    """Split validation off train. Without it, all rows stay in train, and models are chosen by --select-on test, as in
+    the thesis."""
     generate_loss: tuple[str, ...] = ()
     """Write the teacher's logits of these rows: processed (train), augmented (those that --augmented names) or the name
     of augmented rows, validation, a test split."""
@@ -137,6 +140,7 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
         """Return the settings of actions that are not requested, and others without effect."""
         augments, reads = self.augment is not None, bool(self.generate_loss)
         method, runs = METHODS[self.augment] if self.augment else None, reads and not self.logits_from
+        prepares = self.glue_preprocess or not (augments or reads)
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         reason = f"with --augment {self.augment}" if augments else "without --augment or --generate-loss"
         return unused_fields(
@@ -145,16 +149,13 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             (reads or (method and method.reads_encoder), ["model_name", "teacher_arch"], reason),
             *unused_by("augment", self.augment, METHODS),
             (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (augments or self.glue_preprocess or not reads, ["seed"], "with --generate-loss alone"),
+            (augments or prepares, ["seed"], "with --generate-loss alone"),
             (runs, ["precision"], "without --generate-loss, or with --logits-from"),
             (not self.logits_from, ["teacher_arch"], "with --logits-from"),
             (runs and {"processed", "train"} & set(self.generate_loss), ["folds"], "without --generate-loss processed"),
             (reads, ["logits_from", "logits_to"], "without --generate-loss"),
-            (
-                self.glue_preprocess or self.augment == "tasks" or not (augments or reads),
-                ["data_dir"],
-                "without --glue-preprocess",
-            ),
+            (prepares or self.augment == "tasks", ["data_dir"], "without --glue-preprocess"),
+            (prepares, ["validation"], "without --glue-preprocess"),
         )
 
     @property

@@ -49,7 +49,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
         row |= fitted_fields(task, split, logits, model.temperature, threshold)
         row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
         if settings.time:
-            row["speed"] = packed_speed(path, settings.runtime, split)
+            row["speed"] = packed_speed(path, settings.runtime, split, settings.watts)
         rows.append(row)
     return rows
 

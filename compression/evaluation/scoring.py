@@ -66,7 +66,7 @@ def score_model(
     rows = []
     for name in names:
         file = split_file(inputs, name)
-        split = read_split(file, "")
+        split = read_split(file, f"run: {task.prepare_command}")
         started = time.perf_counter()
         logits = predict(split) if predict else saved_logits(task, inputs[f"logits {name}"])
         seconds = time.perf_counter() - started
@@ -101,7 +101,7 @@ def with_speeds(
     with _one_thread():
         if config.kind == "teacher":
             predict = load_predictor(folder, config, cpu=True)
-            speeds = [{**speed(predict, split), "flops": flops(predict, split)} for split in splits]
+            speeds = [{**speed(predict, split, settings.watts), "flops": flops(predict, split)} for split in splits]
         else:
             student, tokenizer, _ = load_student(folder, cpu)
             multiply_out(student)
@@ -109,7 +109,7 @@ def with_speeds(
             with tempfile.TemporaryDirectory() as place:
                 path = Path(place) / f"{config.name}.fwt"
                 path.write_bytes(pack_student(folder))
-                timed = [packed_speed(path, settings.runtime, split) for split in splits]
+                timed = [packed_speed(path, settings.runtime, split, settings.watts) for split in splits]
             speeds = [{**times, "flops": count} for times, count in zip(timed, counted, strict=True)]
     return [{**row, "speed": of_row} for row, of_row in zip(rows, speeds, strict=True)]
 

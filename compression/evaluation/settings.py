@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+import pydantic
+
 from common.config import unused_fields
 from common.store.settings import StageSettings
 from compression.evaluation.packed import Runtime
@@ -34,7 +36,10 @@ class EvaluateSettings(StageSettings):
     rows, median milliseconds of 100 rows one by one (both in CPU time), and the mean floating-point operations (FLOPs)
     of these 100 rows: two per multiply-add of matrix products, and nothing else. A student is timed by its packed file,
     in a separate process. Its peak memory is the memory that loading the file and answering 100 rows one by one add to
-    a process that has imported the runtime."""
+    a process that has imported the runtime. Where Linux lets this user read how much energy the processors use (RAPL),
+    joules are measured too: the mean of the 1,000 rows, what other programs use included."""
+    watts: float | None = pydantic.Field(None, gt=0)
+    """Power of the machine: joules are CPU seconds times this, and not measured."""
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 
@@ -44,5 +49,6 @@ class EvaluateSettings(StageSettings):
             (False, ["seed"], "on scores, which draw nothing"),
             (not self.probe, ["split", "time"], "with --probe"),
             (self.packed or self.time, ["runtime"], "without --packed or --time"),
+            (self.time, ["watts"], "without --time"),
             (not self.packed, ["cpu"], "with --packed"),
         )

@@ -32,18 +32,22 @@ def spread(split: Split, most: int) -> np.ndarray:
     return np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)
 
 
-def speed(predict: Predictor, split: Split) -> dict[str, Any]:
-    """Return the speed of a PyTorch model, including tokenizing. The caller limits the number of threads to one."""
+def speed(predict: Predictor, split: Split, watts: float | None = None) -> dict[str, Any]:
+    """Return the speed of a PyTorch model, including tokenizing. The caller limits the number of threads to one.
+
+    watts: power from which its energy is computed; None: the energy that the machine counts.
+    """
     rows, alone = spread(split, ROWS), spread(split, ALONE)
     with without_bars():
-        return {"runtime": "pytorch", **timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)}
+        times = timing.times(lambda some: predict(split.take(np.array(some))), rows, alone)
+    return {"runtime": "pytorch", **times, **_energy(times, watts)}
 
 
-def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
+def packed_speed(path: Path, runtime: Runtime, split: Split, watts: float | None = None) -> dict[str, Any]:
     """Return speed and peak memory of a packed file, measured in a separate process.
 
     peak_memory: bytes that loading the file and answering texts one by one add to a process with the runtime; None if
-    the system does not report it. Raises UserError for a file that the runtime cannot read.
+    the system does not report it; watts: as in `speed`. Raises UserError for a file that the runtime cannot read.
     """
     load_packed(path, runtime)
     lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
@@ -61,7 +65,13 @@ def packed_speed(path: Path, runtime: Runtime, split: Split) -> dict[str, Any]:
         text=True,
         start_new_session=True,
     )
-    return {"runtime": runtime, **json.loads(done.stdout)}
+    times = json.loads(done.stdout)
+    return {"runtime": runtime, **times, **_energy(times, watts)}
+
+
+def _energy(times: dict[str, Any], watts: float | None) -> dict[str, float]:
+    """Return the joules of one text at a power of `watts`; empty if it is None."""
+    return {} if watts is None else {"joules_for_one": watts / times["sentences_per_second"]}
 
 
 def _texts(split: Split) -> list[Any]:

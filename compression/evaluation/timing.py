@@ -4,7 +4,8 @@
 
 LIBRARY is the library of the C runtime; without it, the NumPy runtime reads the file.
 
-The process imports only the runtime, so that its memory is that of a program which uses a packed file.
+The process imports only the runtime and a counter of energy, so that its memory is that of a program which uses a
+packed file.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.energy import EnergyMeter
+
 PASSES = 3
 """Number of measurements, of which the median is taken."""
 _STATUS = Path("/proc/self/status")
 
 
-def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone: Sequence[Any]) -> dict[str, float]:
-    """Return sentences per second over all texts, and the median milliseconds of the texts in `alone`, one by one.
+def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone: Sequence[Any]) -> dict[str, Any]:
+    """Return sentences per second and the joules of one over all texts, and the median milliseconds of one of `alone`.
 
-    Both are CPU time, which equals wall-clock time with one thread and is disturbed far less by other processes.
+    The joules are None if the machine does not count them. Times are CPU time, which equals wall-clock
+    time with one thread and is disturbed far less by other processes.
     """
 
     def seconds(some: Sequence[Any]) -> float:
@@ -34,11 +38,14 @@ def times(answer: Callable[[Sequence[Any]], object], texts: Sequence[Any], alone
         return time.process_time() - started
 
     answer(alone)  # warm up: the first answers allocate memory and fill caches
+    energy = EnergyMeter()
     together = statistics.median(seconds(texts) for _ in range(PASSES))
+    joules = energy.joules()
     one = statistics.median(seconds([text]) for _ in range(PASSES) for text in alone)
     return {
         "sentences_per_second": round(len(texts) / together, 1),
         "milliseconds_for_one": round(1000 * one, 4),
+        "joules_for_one": None if joules is None else joules / (PASSES * len(texts)),
     }
 
 

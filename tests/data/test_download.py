@@ -386,6 +386,22 @@ def test_data_dir_without_the_files_names_what_is_missing(tmp_path, glue, task, 
         prepare(Workspace(tmp_path / "a"), load_task(task), tmp_path / folder, seed=1)
 
 
+@pytest.mark.parametrize("task", ["squad", "squad-2"])
+def test_files_without_an_archive_are_downloaded_one_by_one(server, tmp_path, glue, task):
+    address, folder = server
+    task, paths = load_task(task), Workspace(tmp_path / "a")
+    assert task.source.url == "https://rajpurkar.github.io/SQuAD-explorer/dataset/{file}"
+    shutil.copytree(glue / task.source.folder, folder, dirs_exist_ok=True)
+    source = task.source.model_copy(update={"url": f"{address}/{{file}}"})
+    expected = prepare(Workspace(tmp_path / "b"), task, glue, seed=1)
+    for _ in range(2):
+        splits = prepare(paths, task.model_copy(update={"source": source}), None, seed=1)
+        assert {name: split.fingerprint() for name, split in splits.items()} == {
+            name: split.fingerprint() for name, split in expected.items()
+        }
+        (paths.downloads() / source.folder / source.files["train"]).write_text("damaged")
+
+
 def test_from_the_official_address_to_splits(server, tmp_path, glue):
     address, folder = server
     sha = sha256_of(zipped_glue(folder, glue).read_bytes())

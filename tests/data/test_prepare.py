@@ -89,6 +89,16 @@ def test_files_given_for_validation_and_test_stay_whole_and_their_rows_leave_tra
     assert [entry["rows"] for entry in report["overlaps"]] == [0, 0, 0]
 
 
+def test_only_a_task_with_a_test_file_does_without_validation(tmp_path):
+    rows = labelled_rows(60)
+    with pytest.raises(UserError, match="--no-validation: mine needs a file for test, and none for validation"):
+        prepare(Workspace(tmp_path / "w"), own_task(tmp_path, rows), None, seed=1, validation=False)
+    write_csv(tmp_path / "test.csv", rows[50:])
+    task = load_task(write_yaml(tmp_path, {"train": "rows.csv", "test": "test.csv"}))
+    splits = prepare(Workspace(tmp_path / "w"), task, None, seed=1, validation=False)
+    assert {name: len(split) for name, split in splits.items()} == {"train": 50, "test": 10}
+
+
 def test_a_train_file_that_is_all_leak_is_refused(tmp_path):
     write_csv(tmp_path / "a.csv", labelled_rows(20))
     files = {"train": "a.csv", "validation": "a.csv", "test": "a.csv"}

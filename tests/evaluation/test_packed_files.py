@@ -52,7 +52,8 @@ def test_a_packed_file_is_scored_as_its_student(packed):
         assert (row["rows"], row["data"], row["bytes_packed"]) == (whole["rows"], whole["data"], whole["bytes_packed"])
     (row,) = scored(packed, "first-1k", split="validation", time=True)
     assert row["metrics"] == whole["validation"]
-    assert list(row["speed"]) == ["runtime", "sentences_per_second", "milliseconds_for_one", "peak_memory"]
+    measured = ["sentences_per_second", "milliseconds_for_one", "joules_for_one", "peak_memory"]
+    assert list(row["speed"]) == ["runtime", *measured]
 
 
 def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, capsys):

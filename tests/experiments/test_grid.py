@@ -104,6 +104,12 @@ def test_shared_jobs_run_once_per_task_without_the_settings_of_runs(tmp_path):
     assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
 
 
+def test_the_split_that_chooses_weights_is_the_same_for_teachers_and_students(tmp_path):
+    grid = load_grid(write(tmp_path, shared=[{"finetune": None}]), ["select_on=test"])
+    ((teacher,),) = grid.shared.values()
+    assert {teacher.flags["select_on"], *(settings_of(cell).select_on for cell in grid.cells)} == {"test"}
+
+
 def test_a_teacher_for_every_seed(tmp_path):
     shared = [{"finetune": {"arch": "folder/encoder", "each_seed": True}}, {"finetune": {"each_seed": False}}]
     shared.append({"finetune": {"model_name": "big", "each_seed": True}})

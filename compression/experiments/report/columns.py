@@ -222,6 +222,12 @@ COLUMNS = [
     _speed("sentences_per_second", "Sentences/s", _ABOUT_SPEED),
     _speed(MILLISECONDS, "ms for one", _ABOUT_SPEED, "terminal", "best"),
     _speed(
+        "joules_for_one",
+        "mJ for one",
+        "Energy is the mean of up to 1,000 rows: what the machine counts, or CPU time times a given power (watts).",
+        unit=1e-3,
+    ),
+    _speed(
         "peak_memory",
         "Peak memory, MB",
         "Peak memory is what loading the packed file and answering add to a process with the runtime.",

@@ -40,8 +40,8 @@ from compression.experiments.sweep.grid_file import (
 from compression.experiments.sweep.settings import SweepSettings
 from compression.shrinking.settings import CompressSettings
 
-TIMING = ("time", "runtime")
-"""Settings of evaluate that also apply to runs: whether models are timed, and by which runtime."""
+TIMING = ("time", "runtime", "watts")
+"""Settings of evaluate that also apply to runs: whether models are timed, by which runtime, at which power."""
 
 
 def load_grid(
@@ -203,10 +203,11 @@ def _teachers_by_seed(settings: dict[str, Any], seeds: Sequence[int]) -> list[di
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that apply to a shared job; a batch size or learning rate applies to runs, not the teacher.
 
-    A single name of augmented rows applies to both, since some jobs write these rows and others read them. Several
-    names apply to runs only; shared jobs then name rows after their method or by their own settings.
+    The split that chooses weights applies to both, and so does a single name of augmented rows, since some jobs write
+    these rows and others read them. Several names apply to runs only; shared jobs then name rows after their method or
+    by their own settings.
     """
-    of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented"}
+    of_runs = RUN_FIELDS - {*StageSettings.model_fields, "augmented", "select_on"}
     if isinstance(settings.get("augmented"), list | tuple):
         of_runs = of_runs | {"augmented"}
     if kind in ("evaluate", "analyze"):

@@ -72,7 +72,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
         )
     else:
-        source, arch = resolve(settings.arch, settings.paths.downloads())
+        source, arch = _resolved(settings)
         _check_hugging_face(settings.arch, source, task)
         max_tokens, name = settings.max_tokens, arch
     step = Adopt(task=task, answers=answers_of(task), source=source, arch=arch, max_tokens=max_tokens)
@@ -103,16 +103,21 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     _check_labels(arch, config.task_kind.labelled_things, config.outputs, config.labels, task)
 
 
-def _check_hugging_face(arch: str, source: str, task: Task) -> None:
-    """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
+def _resolved(settings: FinetuneSettings) -> tuple[str, str]:
+    """Return the source and the short name of --arch. Raises UserError for a name that is not known anywhere."""
     try:
-        _, model, missing = load_pretrained(source, teacher_class(task.kind).head)
+        return resolve(settings.arch, settings.paths.downloads())
     except UserError as error:
-        if Path(source).is_dir():
+        if Path(settings.arch).exists():
             raise
         raise UserError(
-            f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
+            f"--as-is: {settings.arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
         ) from error
+
+
+def _check_hugging_face(arch: str, source: str, task: Task) -> None:
+    """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
+    _, model, missing = load_pretrained(source, teacher_class(task.kind).head)
     if missing:
         raise UserError(
             f"--as-is: {arch} has no trained classification head ({missing[0]} is missing): fine-tune it first"

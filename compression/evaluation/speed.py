@@ -70,7 +70,6 @@ def packed_speed(path: Path, runtime: Runtime, split: Split, watts: float | None
 
 
 def _energy(times: dict[str, Any], watts: float | None) -> dict[str, float]:
-    """Return the joules of one text at a power of `watts`; empty if it is None."""
     return {} if watts is None else {"joules_for_one": watts / times["sentences_per_second"]}
 
 

@@ -46,8 +46,8 @@ def compress(settings: CompressSettings) -> list[Path]:
     for action in settings.compression_actions:
         if action in FILES:
             folder, paths = _student(settings, name), settings.paths
-            own = {"reject": settings.reject} if action == "pack" else {}
-            step = FILES[action](student=folder, task=task, **own)
+            rejection = {"reject": settings.reject} if action == "pack" else {}
+            step = FILES[action](student=folder, task=task, **rejection)
             alias = (paths.packed if action == "pack" else paths.exported)(task.models_task, folder.name)
             path = paths.make(step, settings.context(alias.name), alias=alias, file=step.file, replace=True).path
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")

@@ -93,7 +93,9 @@ def fine_tuned(folder, roberta, labels_of, kind, task, **given):
     known[:6] = -1 if kind is np.int64 else np.nan
     paths, path = Workspace(folder / "w"), str(folder / "own.yaml")
     definition = definition_of(load_task(path))
-    tiny.write_manifest(paths.splits("own"), settings={"definition": definition}, task_file=path)
+    tiny.write_manifest(
+        paths.splits("own"), settings={"definition": definition}, task_file=path, labelled={"validation": 1}
+    )
     kind_of_task = load_task(path).kind
     for name, chosen in (("train", slice(0, None, 2)), ("validation", slice(1, None, 2))):
         write_split(paths.split("own", name), split_of(*texts[chosen], labels=known[chosen], kind=kind_of_task), {})

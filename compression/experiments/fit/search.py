@@ -100,7 +100,7 @@ class Search:
             for change, candidate in self._changes():
                 before = self.ranked()[0]
                 epochs = self._epochs(candidate, share=1)
-                if epochs * self._rows(candidate) < _FEWER * before.epochs * self._rows(before.candidate):
+                if epochs * self._epoch_rows(candidate) < _FEWER * before.epochs * self._epoch_rows(before.candidate):
                     continue
                 if candidate.flags["epochs"] > before.candidate.flags["epochs"] and epochs <= before.epochs:
                     continue  # there is no time for more epochs
@@ -134,19 +134,18 @@ class Search:
                 tried.append(candidate.flags)
                 yield change, candidate
 
-    def _rows(self, candidate: Candidate) -> int:
-        """Return the number of rows of an epoch."""
+    def _epoch_rows(self, candidate: Candidate) -> int:
         return self.rows * (1 + self.taught.variants if "augmented" in candidate.flags else 1)
 
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
-        steps = math.ceil(self._rows(candidate) / self.batch_size)
+        steps = math.ceil(self._epoch_rows(candidate) / self.batch_size)
         usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
         arch = candidate.flags["student_arch"]
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
         reference = min(measured, key=lambda name: _SLOWER[name])
         row = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
-        epoch = row * self._rows(candidate)
+        epoch = row * self._epoch_rows(candidate)
         return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
 
     def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
@@ -160,7 +159,7 @@ class Search:
         )
         self.trained.append(student)
         if student.seconds:
-            rows = student.epochs * self._rows(candidate)
+            rows = student.epochs * self._epoch_rows(candidate)
             self.row_seconds[candidate.flags["student_arch"]] = student.seconds / rows
 
     def _distilled(self, name: str, candidate: Candidate, change: str, share: float, must: bool) -> Trained:

@@ -72,8 +72,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
         )
     else:
-        source, arch = _resolved(settings)
-        _check_hugging_face(settings.arch, source, task)
+        source, arch = _check_hugging_face(settings, task)
         max_tokens, name = settings.max_tokens, arch
     step = Adopt(task=task, answers=answers_of(task), source=source, arch=arch, max_tokens=max_tokens)
     return step.make(settings, settings.model_name or name)
@@ -103,21 +102,21 @@ def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) ->
     _check_labels(arch, config.task_kind.labelled_things, config.outputs, config.labels, task)
 
 
-def _resolved(settings: FinetuneSettings) -> tuple[str, str]:
-    """Return the source and the short name of --arch. Raises UserError for a name that is not known anywhere."""
+def _check_hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, str]:
+    """Check that the head of a Hugging Face model was trained, and for the task's labels.
+
+    Returns its source and short name, as `resolve`. Raises UserError.
+    """
+    arch = settings.arch
     try:
-        return resolve(settings.arch, settings.paths.downloads())
+        source, short_name = resolve(arch, settings.paths.downloads())
+        _, model, missing = load_pretrained(source, teacher_class(task.kind).head)
     except UserError as error:
-        if Path(settings.arch).exists():
+        if Path(arch).is_dir():
             raise
         raise UserError(
-            f"--as-is: {settings.arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
+            f"--as-is: {arch} is neither a folder nor TASK/NAME of a teacher in the workspace, and {error}"
         ) from error
-
-
-def _check_hugging_face(arch: str, source: str, task: Task) -> None:
-    """Check that the head of a Hugging Face model was trained, and for the task's labels. Raises UserError."""
-    _, model, missing = load_pretrained(source, teacher_class(task.kind).head)
     if missing:
         raise UserError(
             f"--as-is: {arch} has no trained classification head ({missing[0]} is missing): fine-tune it first"
@@ -129,6 +128,7 @@ def _check_hugging_face(arch: str, source: str, task: Task) -> None:
     independent = model.config.problem_type == MULTI_LABEL
     kind = MULTILABEL if independent else TAGS if by_word else LABELS
     _check_labels(arch, kind.labelled_things, len(names), [] if generic else names, task)
+    return source, short_name
 
 
 def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:

@@ -102,10 +102,10 @@ def check_inputs(jobs: Iterable[Job]) -> None:
             paths, task = settings.paths, load_task(settings.task)
             if settings.augment:
                 made.add(paths.augmented(task.name, settings.augmented))
-            if of := settings.model_name:
+            if of_teacher := settings.model_name:
                 rows = (settings.augmented if name == "augmented" else name for name in settings.generate_loss)
-                made |= {paths.logits(task.name, of, file_name(name)) for name in rows}
-                teacher = of if settings.logits_from else teacher
+                made |= {paths.logits(task.name, of_teacher, file_name(name)) for name in rows}
+                teacher = of_teacher if settings.logits_from else teacher
         elif job.kind == "finetune":
             teacher = job.settings().name
         elif job.kind == "compress" and teacher:

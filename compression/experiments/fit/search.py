@@ -85,9 +85,11 @@ class Search:
         dropout = 0.1 if self.rows > 5000 else 0.2
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
-            share, fewest = _SHARE, float(_FEWEST_EPOCHS)
-            if candidate.flags["student_arch"] == "ffn":
-                share, fewest = _BAG_SHARE, _FEWER * self.ranked()[0].epochs if self.ranked() else 1
+            is_bag, ranked = candidate.flags["student_arch"] == "ffn", self.ranked()
+            share = _BAG_SHARE if is_bag else _SHARE
+            fewest = _FEWEST_EPOCHS
+            if is_bag:
+                fewest = _FEWER * ranked[0].epochs if ranked else 1
             if self._epochs(candidate, share) >= fewest:
                 self._train(candidate, "", share)
         if not self.ranked():

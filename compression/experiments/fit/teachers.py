@@ -299,11 +299,12 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
     device = pick_device(settings.cpu)
     encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
-    encoder.vectors(texts[:4])  # the first call also prepares kernels
     by_length = sorted(texts, key=len)
     places = ((np.arange(_BATCHES) + 0.5) / _BATCHES * max(0, len(texts) - SCORING_BATCH)).astype(int)
     # Batches of texts of similar lengths, as `vectors` makes them of all texts.
     sample = [text for place in places for text in by_length[place : place + SCORING_BATCH]]
+    # The first call prepares kernels: on a GPU those of each shape, which takes longer than reading all texts.
+    encoder.vectors(texts[:4] if device.type == "cpu" else sample)
     began = time.perf_counter()
     encoder.vectors(sample)
     return (time.perf_counter() - began) * len(texts) / len(sample)

@@ -50,6 +50,7 @@ def finished_result(settings):
         max_bytes=6000,
         student="words",
         model="ffn-6000",
+        epochs=15,
         validation=0.5,
         metrics={},
         packed=packed,

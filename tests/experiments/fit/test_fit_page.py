@@ -107,6 +107,7 @@ def fitted(sizes, of):
             max_bytes=size,
             student="words",
             model=f"words-{size}-packed",
+            epochs=15,
             validation=0.8,
             metrics={"accuracy": 0.8},
             packed=f"{size}.fwt",

@@ -6,12 +6,13 @@ from compression.experiments.fit.result import FitResult, Packed, wilson
 from compression.experiments.fit.settings import Baseline
 
 
-def result(score, majority=0.5, baselines=(), sizes=(32_000,)):
+def result(score, majority=0.5, baselines=(), sizes=(32_000,), epochs=15):
     packed = [
         Packed(
             max_bytes=size,
             student="words",
             model="words",
+            epochs=epochs,
             validation=score,
             metrics={"accuracy": score},
             packed=f"{size}.fwt",
@@ -54,6 +55,11 @@ def test_a_bad_result_says_so(score, baselines, warned):
         assert words in warning
         assert warning in bad.text()
     assert len(bad.text().splitlines()) <= 15
+
+
+def test_a_student_of_too_few_epochs_says_so():
+    assert result(0.9, epochs=3).warnings == []
+    assert "few epochs of training (2)" in result(0.9, epochs=2).warnings[0]
 
 
 def test_several_sizes_have_a_line_each_and_a_recommendation():

@@ -29,7 +29,7 @@ class Quantize(Shrink):
 
     @classmethod
     def label(cls, settings: CompressSettings) -> str:
-        """Return +q for 8 bits with a range per row; other settings are added: +q4, +q3c-t2, +qt."""
+        """Return +q for 8 bits with a range for each row; other settings are added: +q4, +q3c-t2, +qt."""
         quantizer = QUANTIZERS[settings.quantizer]
         bits = "" if settings.bits == 8 or quantizer.values else str(settings.bits)
         if settings.max_bytes is not None:
@@ -104,11 +104,14 @@ def scheme_of(settings: QuantizeSettings, part: str) -> Scheme:
     """Return how a part's matrices are quantized."""
     values = QUANTIZERS[settings.quantizer].values
     bits = math.ceil(math.log2(values)) if values else settings.bits_of(part) or settings.bits
-    return Scheme(settings.quantizer, bits, settings.granularity or _default_granularity(settings), settings.ranges)
+    granularity = settings.granularity or _default_granularity(settings)
+    if granularity == "thesis":
+        granularity = "row" if part == "embedding" else "tensor"
+    return Scheme(settings.quantizer, bits, granularity, settings.ranges)
 
 
 def _default_granularity(settings: QuantizeSettings) -> str:
-    """Return the default of --granularity: a row at plain 8 bits, as in the thesis, else the whole matrix.
+    """Return the default of --granularity: a row at plain 8 bits, else the whole matrix.
 
     In a packed file, one range with more bits is smaller than many with fewer, and distorts less: if a matrix's rows
     differ in magnitude, some codes are much more frequent than others, which entropy coding exploits, while scales only

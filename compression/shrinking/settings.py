@@ -82,8 +82,9 @@ class QuantizeSettings(Settings):
     """Bits of the encoder's weights; unset: --bits."""
     bits_classifier: Bits | None = None
     """Bits of the classifier's weights; unset: --bits."""
-    granularity: Literal["row", "column", "tensor"] | None = None
-    """Unit with a range of its own: row, column or the whole matrix; unset: row at plain 8 bits, else tensor."""
+    granularity: Literal["row", "column", "tensor", "thesis"] | None = None
+    """Unit with a range of its own: row, column or the whole matrix (tensor); thesis: rows of the embedding, and the
+    whole of each other matrix; unset: row at plain 8 bits, else tensor."""
     ranges: Literal["fitted", "minmax"] = "fitted"
     """Ends of the codes' range: those of least error, or the smallest and largest weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)

@@ -105,6 +105,18 @@ def test_parts_may_have_different_bits(workspace):
     assert 2 < compression["bits"] < 8
 
 
+@pytest.mark.parametrize("student", ["bilstm", "ffn"])
+def test_the_thesis_has_ranges_for_rows_of_the_embedding_alone(workspace, student):
+    """Section 6.1.7: rows for embeddings, the whole matrix for encoder and classifier."""
+    folder = quantized(workspace, student, granularity="thesis")
+    scales = {name: scale for name, scale in load_weights(folder).items() if name.endswith("scale")}
+    assert parts_of(scales) >= {"embedding", "classifier"}
+    for name, scale in scales.items():
+        assert (scale.numel() > 1) == name.startswith("embedding.")
+    smaller, larger = (len(pack_student(path)) for path in (folder, quantized(workspace, student)))
+    assert smaller < larger
+
+
 def test_only_the_parts_asked_for_are_quantized(workspace):
     folder = quantized(workspace, "rnn", dq_encoder=True)
     compression = read_config(folder).compression
@@ -178,6 +190,7 @@ NAMES = {
     "+q6-enc3-cls8": {"bits": 6, "bits_encoder": 3, "bits_classifier": 8},
     "+q-column": {"granularity": "column"},
     "+q ": {"granularity": "row"},
+    "+q-thesis": {"granularity": "thesis"},
     "+q4-row": {"granularity": "row", "bits": 4},
     "+q-emb4-row": {"granularity": "row", "bits_embedding": 4},
     "+qloss1-row": {"granularity": "row", "max_loss": 1.0},

@@ -80,6 +80,8 @@ def test_every_key_of_the_student_files_is_a_setting():
         (["--quantizer", "ternary", "--bits-encoder", "4"], "leave --bits-encoder out"),
         (["--quantizer", "ternary", "--max-loss", "1"], "ternary cannot be combined"),
         (["--quantizer", "codebook", "--granularity", "column"], "not for columns"),
+        (["--quantizer", "codebook", "--rounding", "stochastic"], "no even steps to round to"),
+        (["--window-overlap", "2", "--join-texts"], "exclude each other"),
         (["--bpe-model", "x"], "go together"),
         (["--alpha", "1.5"], "--alpha"),
         (["--word-dropout", "1"], "--word-dropout"),

@@ -71,12 +71,18 @@ def _rows_of(task: Task, paths: Workspace) -> Path:
 
 
 def read_corpus(
-    files: Sequence[Path], tokenizer: TeacherTokenizer, tokens: Path, overlap: int = 0, most: int = 0
+    files: Sequence[Path],
+    tokenizer: TeacherTokenizer,
+    tokens: Path,
+    overlap: int = 0,
+    most: int = 0,
+    join: bool = False,
 ) -> EncodedText:
     """Return the texts of files in `windows` of at most `tokenizer.max_tokens` tokens; empty lines are skipped.
 
-    files: as `corpus_files` returns them; tokens: the file to write, which must exist as long as the result is used.
-    Raises UserError if the text is not UTF-8 (with the line's number), or if a file has none that those before it lack.
+    files: as `corpus_files` returns them; tokens: the file to write, which must exist as long as the result is used;
+    join: whether consecutive windows become one, up to that many tokens. Raises UserError if the text is not UTF-8
+    (with the line's number), or if a file has none that those before it lack.
     """
     whole = tokenizer.cut_at(UNCUT)
     lengths, seen = [], set[int]()
@@ -89,7 +95,7 @@ def read_corpus(
                 if texts:
                     part = windows(whole.encode(texts), tokenizer.max_tokens, overlap, most)
                     file.write(part.ids.tobytes())
-                    lengths.append(part.lengths)
+                    lengths.append(joined_lengths(part.lengths, tokenizer.max_tokens) if join else part.lengths)
             if len(lengths) == before:
                 raise UserError(f"--corpus {path}: no text" + (" that is not in those before it" if before else ""))
     return EncodedText(np.memmap(tokens, np.int32, "r").reshape(-1, 1), offsets_of(np.concatenate(lengths)))
@@ -108,6 +114,16 @@ def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedTex
     lengths = np.minimum(size, text.offsets[row + 1] - starts)
     offsets = offsets_of(lengths)
     return EncodedText(text.ids[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)], offsets)
+
+
+def joined_lengths(lengths: np.ndarray, size: int) -> np.ndarray:
+    """Return the lengths of windows if each is joined to those before it, up to `size` tokens together."""
+    joined = [0]
+    for length in lengths.tolist():
+        if joined[-1] + length > size:
+            joined.append(0)
+        joined[-1] += length
+    return np.array(joined, np.int64)
 
 
 def learned_and_held_out(count: int, size: int, overlap: int) -> tuple[np.ndarray, np.ndarray]:

@@ -240,7 +240,8 @@ def _rows(
     tokens: the file to write the tokens of texts to; those of pairs are kept in memory. Raises UserError if there are
     none.
     """
-    texts = read_corpus(corpus, tokenizer, tokens, settings.window_overlap, settings.max_windows)
+    overlap, most = settings.window_overlap, settings.max_windows
+    texts = read_corpus(corpus, tokenizer, tokens, overlap, most, settings.join_texts)
     if settings.sentence_task is None:
         return EncodedRows(texts)
     rows = divided(texts, vocabulary.whole)

@@ -266,6 +266,9 @@ class PretrainSettings(Settings):
     """Number of tokens that consecutive windows of a text share, for texts of more than --max-tokens."""
     max_windows: int = pydantic.Field(0, ge=0)
     """Maximum number of windows per text, from its start; 0: all."""
+    join_texts: bool = False
+    """Join consecutive windows, of one text or several, while they have at most --max-tokens together (RoBERTa's full
+    sentences, without a separator between texts)."""
     masked_lm_weight: float = pydantic.Field(1.0, ge=0)
     """Weight of the masked-language-modelling loss."""
     output_weight: float | None = pydantic.Field(None, ge=0)
@@ -333,6 +336,8 @@ class DistillSettings(
             raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
         if self.window_overlap >= self.max_tokens:
             raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
+        if self.window_overlap and self.join_texts:
+            raise ValueError("--window-overlap and --join-texts exclude each other")
         if self.next_sentence_weight and self.batch_size == 1:
             raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
         if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:

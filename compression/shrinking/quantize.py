@@ -50,6 +50,8 @@ class Quantize(Shrink):
             words.append(f"t{settings.tune_epochs}{'s' if settings.guide == 'student' else ''}")
             if rate := _unless_default(settings, "tune_lr"):
                 words.append(f"lr{rate}")
+            if settings.rounding == "stochastic":
+                words.append("stochastic")
         return "-".join(words)
 
     def reads(self) -> set[str]:
@@ -70,7 +72,7 @@ class Quantize(Shrink):
         rounding = {"encoder": "dynamic" if how.dq_encoder else ""}
         rounding["classifier"] = "dynamic" if how.dq_classifier else "static" if how.ptq_classifier else ""
         inputs = {part: ranges for part, ranges in rounding.items() if ranges and part in parts}
-        builder = StudentBuilder(context, parts, inputs, how.calibration_rows)
+        builder = StudentBuilder(context, parts, inputs, how)
         setting = {name: scheme_of(how, name.split(".")[0]) for name in builder.weights}
         if how.chooses_bits:
             options = options_of(context, builder, setting, [part for part in parts if how.bits_of(part)])

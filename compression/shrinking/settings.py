@@ -87,6 +87,8 @@ class QuantizeSettings(Settings):
     whole of each other matrix; unset: row at plain 8 bits, else tensor."""
     ranges: Literal["fitted", "minmax"] = "fitted"
     """Ends of the codes' range: those of least error, or the smallest and largest weight."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+    """Codes of weights during quantization-aware training: the nearest, or drawn so that their mean is the weight."""
     max_bytes: int | None = pydantic.Field(None, gt=0)
     """Choose bits for each matrix so that the packed file has at most this many bytes."""
     max_loss: float | None = pydantic.Field(None, ge=0)
@@ -117,6 +119,8 @@ class QuantizeSettings(Settings):
                 raise ValueError(f"{name} cannot be combined with --max-bytes or --max-loss, which choose bits")
         if not quantizer.columns and self.granularity == "column":
             raise ValueError(f"{name} is for each row or for the whole matrix, not for columns")
+        if self.rounding == "stochastic" and self.quantizer == "codebook":
+            raise ValueError(f"--rounding stochastic: {name} has no even steps to round to")
         if not quantizer.thesis and 16 in (self.bits, *map(self.bits_of, PARTS)):
             raise ValueError(f"{name} has at most 8 bits; 16 bits are float16 numbers without codes")
         if self.dq_classifier and self.ptq_classifier:
@@ -245,7 +249,7 @@ class CompressSettings(  # bases in the order of --help
             (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
             (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
             (guided or distilled, ["teacher", "alpha"], "with --guide student"),
-            (tuned, ["tune_lr", "guide"], "without --tune-epochs"),
+            (tuned, ["tune_lr", "guide", "rounding"], "without --tune-epochs"),
             (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
             (guided or distilled, ["min_confidence"], "with --guide student"),
             (distilled or tuned, ["min_confidence"], learning),

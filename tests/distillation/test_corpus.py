@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from common.data.split import ROW_GROUP_ROWS, Split, write_split
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
-from compression.distillation.corpus import learned_and_held_out, read_corpus, windows
+from compression.distillation.corpus import joined_lengths, learned_and_held_out, read_corpus, windows
 from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer(["[UNK]", "a"], True, 5)
@@ -44,6 +44,25 @@ def test_windows_of_a_corpus_overlap_and_have_a_most(tmp_path):
     found = read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids", overlap=2, most=3)
     assert found.lengths.tolist() == [5, 5, 5]
     assert isinstance(found.ids, np.memmap)
+
+
+def test_texts_of_a_corpus_are_joined_up_to_max_tokens(tmp_path):
+    (tmp_path / "some.txt").write_text("a a\na a\na\na a\na a a a a a\n")
+    joined = read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "ids", join=True)
+    assert joined.lengths.tolist() == [5, 2, 5, 1]
+    apart = read_corpus([tmp_path / "some.txt"], TOKENIZER, tmp_path / "apart")
+    assert apart.lengths.tolist() == [2, 2, 1, 2, 5, 1]
+    assert np.array_equal(joined.ids, apart.ids)
+
+
+@given(lengths=st.lists(st.integers(1, 9), min_size=1), size=st.integers(9, 20))
+def test_joined_windows_are_as_long_as_can_be(lengths, size):
+    joined = joined_lengths(np.array(lengths), size)
+    ends = set(np.cumsum(lengths).tolist())
+    assert set(np.cumsum(joined).tolist()) <= ends
+    assert max(joined) <= size
+    firsts = [lengths[np.flatnonzero(np.cumsum(lengths) == end)[0] + 1] for end in np.cumsum(joined)[:-1]]
+    assert all(length + first > size for length, first in zip(joined, firsts, strict=False))
 
 
 @given(lengths=st.lists(st.integers(1, 300), min_size=1, max_size=9), size=st.integers(1, 9), overlap=st.integers(0, 8))

@@ -45,6 +45,23 @@ def test_it_computes_with_what_is_saved_and_gradients_go_straight_through(scheme
     assert torch.equal(matrix.value.grad, expected.masked_fill(pruned, 0))
 
 
+@pytest.mark.parametrize(
+    "scheme", [Scheme("affine", 3, "tensor"), Scheme("coded", 3, "row"), Scheme("ternary", 2)], ids=str
+)
+def test_with_stochastic_rounding_the_mean_weight_is_the_exact_one(scheme):
+    torch.manual_seed(0)
+    matrix, pruned = FakeQuantized(weights(), scheme, stochastic=True), weights() == 0
+    with torch.no_grad():
+        draws = torch.stack([matrix.dense() for _ in range(4000)])
+        saved = matrix.eval().dense()
+    assert torch.equal(saved, FakeQuantized(weights(), scheme).dense())
+    assert not draws[:, pruned].any()
+    inside = (weights() > draws.amin(0)) & (weights() < draws.amax(0))  # others are beyond the first or last code
+    assert inside.sum() > 10
+    error = (draws.mean(0) - weights()).abs() / matrix.scale
+    assert error[inside].max() < 4 * 0.5 / 4000**0.5
+
+
 def test_converting_changes_no_logit():
     student = shrunk.fresh()
     for name, matrix in list(matrices(student)):

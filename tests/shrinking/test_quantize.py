@@ -33,6 +33,7 @@ WAYS = {
     "coded": {"bits": 3, "quantizer": "coded"},
     "codebook": {"bits": 3, "quantizer": "codebook"},
     "tuned": {"bits": 4, "tune_epochs": 1},
+    "tuned stochastically": {"bits": 4, "tune_epochs": 1, "rounding": "stochastic"},
     "tuned codebook": {"bits": 4, "quantizer": "codebook", "tune_epochs": 1},
 }
 
@@ -187,6 +188,7 @@ NAMES = {
     "+q4-t2s-lr0.01": {"bits": 4, "tune_epochs": 2, "guide": "student", "tune_lr": 0.01},
     "+qmax24000c": {"max_bytes": 24000, "quantizer": "codebook"},
     "+qloss0.5": {"max_loss": 0.5},
+    "+q4-t2-stochastic": {"bits": 4, "tune_epochs": 2, "rounding": "stochastic"},
     "+q6-enc3-cls8": {"bits": 6, "bits_encoder": 3, "bits_classifier": 8},
     "+q-column": {"granularity": "column"},
     "+q ": {"granularity": "row"},

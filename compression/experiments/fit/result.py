@@ -15,7 +15,6 @@ from compression.experiments.fit.students import Trained
 from compression.runtime import load
 from compression.runtime.model import Texts
 
-
 _FEW_EPOCHS = 3
 """A student that was trained for fewer is certainly not as good as it could be."""
 

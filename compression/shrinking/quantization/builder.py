@@ -1,9 +1,9 @@
 """Building the student of a setting: quantized, trained for it with --tune-epochs, with rounded inputs.
 
-Training is quantization-aware: the forward pass uses exactly the weights that will be saved, and its gradient goes to
-the float weights unchanged (StraightThrough). Ranges are updated regularly, since weights move out of them. Inputs with
-dynamic ranges are rounded in training too, as in TernaryBERT (Zhang et al., 2020, section 3.1); static ranges are
-calibrated afterwards, on the trained student.
+Training is quantization-aware: the forward pass uses exactly the weights that will be saved, or with stochastic
+rounding weights whose mean is the float one, and its gradient goes to the float weights unchanged (StraightThrough).
+Ranges are updated regularly, since weights move out of them. Inputs with dynamic ranges are rounded in training too, as
+in TernaryBERT (Zhang et al., 2020, section 3.1); static ranges are calibrated afterwards, on the trained student.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import nn
 from common.store.files import fingerprint
 from common.training.loop import Callback
 from compression.shrinking.quantization.scheme import Scheme, Setting
+from compression.shrinking.settings import QuantizeSettings
 from compression.shrinking.step import CompressionContext
 from compression.students.layers import StraightThrough, round_inputs
 from compression.students.student import Student
@@ -32,9 +33,13 @@ UPDATES = 20
 class FakeQuantized(Matrix):
     """Float weights that are trained through a quantizer. Weights that are zero at the start (pruned) stay zero."""
 
-    def __init__(self, weight: torch.Tensor, scheme: Scheme) -> None:
+    def __init__(self, weight: torch.Tensor, scheme: Scheme, stochastic: bool = False) -> None:
+        """stochastic: in training, round each weight up or down with the probability of which the mean is the weight.
+
+        See section 4.3 of the thesis, and Gupta et al. (2015).
+        """
         super().__init__()
-        self.scheme = scheme
+        self.scheme, self.stochastic = scheme, stochastic
         self.value = nn.Parameter(weight.clone())
         self.register_buffer("pruned", weight == 0)
         self.any_pruned = bool(self.pruned.any())
@@ -42,16 +47,21 @@ class FakeQuantized(Matrix):
 
     def dense(self) -> torch.Tensor:
         """Return the quantized weights' values, with the gradient of the float weights."""
-        return StraightThrough.apply(self.value, self.quantized().dense(), self.pruned if self.any_pruned else None)
+        rounded = self.quantized(noisy=self.stochastic and self.training).dense()
+        return StraightThrough.apply(self.value, rounded, self.pruned if self.any_pruned else None)
 
     def select(self, ids: torch.Tensor) -> torch.Tensor:
         """Return rows by index, ids [...] -> [..., columns]; embedding's gradient is faster here than indexing's."""
         return nn.functional.embedding(ids, self.dense())
 
-    def quantized(self) -> Matrix:
-        """Return the matrix to be saved."""
+    def quantized(self, noisy: bool = False) -> Matrix:
+        """Return the matrix to be saved. noisy: with stochastic rounding."""
         ranges = {name: tensor for name, tensor in self.named_buffers() if name != "pruned"}
-        return self.scheme.code(self.value.detach(), ranges)
+        weight = self.value.detach()
+        if noisy and ranges:  # no ranges: float16 numbers, which are not rounded to codes
+            noise = (torch.rand_like(weight) - 0.5).masked_fill_(self.pruned, 0.0)
+            weight = weight + noise * ranges["scale"]
+        return self.scheme.code(weight, ranges)
 
     def update_ranges(self) -> None:
         """Fit the ranges to the weights as they are now."""
@@ -86,10 +96,11 @@ class StudentBuilder:
     """
 
     def __init__(
-        self, context: CompressionContext, parts: Collection[str], inputs: Mapping[str, str], calibration_rows: int
+        self, context: CompressionContext, parts: Collection[str], inputs: Mapping[str, str], how: QuantizeSettings
     ) -> None:
         """inputs: part -> how its inputs are rounded, as in `round_inputs`."""
-        self.context, self.inputs, self.calibration_rows = context, inputs, calibration_rows
+        self.context, self.inputs, self.calibration_rows = context, inputs, how.calibration_rows
+        self.stochastic = how.rounding == "stochastic"
         self.float = copy.deepcopy(context.student)
         self.weights = {
             name: matrix.dense().detach().clone()
@@ -106,7 +117,9 @@ class StudentBuilder:
         context.history = None
         tune = tune and context.step.tuning is not None
         for name, scheme in setting.items():
-            matrix = FakeQuantized(self.weights[name], scheme) if tune else self.quantized(name, scheme)
+            matrix = (
+                FakeQuantized(self.weights[name], scheme, self.stochastic) if tune else self.quantized(name, scheme)
+            )
             replace_matrix(student, name, matrix)
         if tune:
             dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}

@@ -158,22 +158,33 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return an experiment file's contents, merged with those of its `base`, a file in the same folder, if it has one.
+    """Return an experiment file's contents, merged with those of its `base`: files in the same folder, or one.
 
-    A base may have a base of its own. Settings and axes override the base's, rules are appended to the base's, and
-    other keys replace the base's. above: the files that name this one as their base. Raises UserError as `load_yaml`
-    does, and if a file is its own base.
+    A base may have bases of its own. Settings and axes override those of the bases, and of a base those before it;
+    rules are appended, and other keys replace. above: the files that name this one as their base. Raises UserError as
+    `load_yaml` does, and if a file is its own base.
     """
     if path in above:
         raise UserError(f"{path}: this file is its own base")
     loaded = load_yaml(path)
-    base = loaded.pop("base", None)
-    if base is None:
-        return loaded
-    below = load_with_base(path.parent / str(base), (*above, path))
-    merged = {**below, **loaded}
+    merged: dict[str, Any] = {}
+    for base in bases_of(path, loaded):
+        merged = _merged(merged, load_with_base(base, (*above, path)))
+    loaded.pop("base", None)
+    return _merged(merged, loaded)
+
+
+def bases_of(path: Path, loaded: dict[str, Any]) -> list[Path]:
+    """Return the files that an experiment file's contents name as its `base`, one or a list."""
+    bases = loaded.get("base", [])
+    return [path.parent / str(base) for base in (bases if isinstance(bases, list) else [bases])]
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of two experiment files: settings and axes are merged, rules appended, others replaced."""
+    merged = {**below, **above}
     for key, empty in (("settings", {}), ("axes", {}), ("rules", [])):
-        parts = [part.get(key) or empty for part in (below, loaded)]
+        parts = [part.get(key) or empty for part in (below, above)]
         if key not in merged or not all(isinstance(part, type(empty)) for part in parts):
             continue  # a wrong type is reported by the check of the merged file
         merged[key] = {**parts[0], **parts[1]} if empty == {} else [*parts[0], *parts[1]]

@@ -10,7 +10,7 @@ import pydantic
 import yaml
 from pydantic_core import to_jsonable_python
 
-from common.config import Settings, build, load_yaml
+from common.config import Settings, bases_of, build, load_yaml
 from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import one_word
@@ -114,10 +114,11 @@ def _in_yaml(value: Any) -> str:
 
 
 def definition_files(path: Path) -> dict[str, str]:
-    """Return name -> text of an experiment's YAML file, of the file that its `base` names, and of that one's base."""
-    base = load_yaml(path).get("base")
-    below = definition_files(path.parent / str(base)) if base else {}
-    return {path.name: path.read_text(encoding="utf-8"), **below}
+    """Return name -> text of an experiment's YAML file, and of its bases and theirs."""
+    files = {path.name: path.read_text(encoding="utf-8")}
+    for base in bases_of(path, load_yaml(path)):
+        files |= definition_files(base)
+    return files
 
 
 def check_name_is_free(folder: Path, definition: str) -> None:

@@ -9,6 +9,7 @@ The template calls:
     {{ families("packed", task="sst-2") }}                    a line for every family of models
     {{ by_size("small", "fasttext", task="sst-2", targets={"12 KB": {"accuracy": 0.81}}, quotes=["FFN-Hash25+q"]) }}
     {{ skyline("small", "fasttext", task="sst-2", picture="small-sst-2") }}
+    {{ board("board") }}                                      the table of benchmarks/board.py, from board.json
 
 The names are folders next to the template. Templates run in Jinja's sandbox.
 """
@@ -24,12 +25,16 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-sys.path.insert(1, str(Path(__file__).parents[2]))
+ROOT = Path(__file__).parents[2]
+sys.path.insert(1, str(ROOT))
+sys.path.insert(2, str(ROOT / "benchmarks"))
+
+import board
 
 from archive import Archived, read_finished
 from common.cli import run_script
 from common.errors import UserError
-from common.store.files import write_text
+from common.store.files import read_json, write_text
 from compression.analysis.pictures import save_figure
 from compression.experiments.report.columns import metric_heading
 from compression.experiments.report.models_table import SELECTED_ON_TEST, models_table
@@ -78,7 +83,7 @@ class Page:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-        functions = (self.overview, self.table, self.families, self.by_size, self.skyline)
+        functions = (self.overview, self.table, self.families, self.by_size, self.skyline, self.board)
         environment.globals = {function.__name__: pydantic.validate_call(function) for function in functions}
         try:
             return environment.from_string(template).render()
@@ -139,6 +144,10 @@ class Page:
         results, quote = self._merged(names, task), Quote(table="7.5") if quoted else None
         about = described_skyline(results, quote)
         return self._picture(picture, lambda: draw_skylines([results], quote), about, f"Scores on {task} against sizes")
+
+    def board(self, name: str) -> str:
+        """Return the table of the measurements in NAME.json, which benchmarks/board.py has written."""
+        return board.table(read_json(self.folder / f"{name}.json")).rstrip("\n")
 
     def _picture(self, name: str, draw: Callable[[], Figure], description: str, caption: str) -> str:
         if name in self.pictures or Path(name).name != name:

@@ -25,12 +25,10 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(1, str(ROOT))
-sys.path.insert(2, str(ROOT / "benchmarks"))
+sys.path.insert(1, str(Path(__file__).parents[2]))
+sys.path.insert(2, str(Path(__file__).parents[2] / "benchmarks"))
 
 import board
-
 from archive import Archived, read_finished
 from common.cli import run_script
 from common.errors import UserError

@@ -5,9 +5,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ways import Classify, run
-
 from compression.runtime import load
+from ways import Classify, run
 
 
 def packed(model: str) -> Classify:

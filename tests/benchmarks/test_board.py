@@ -12,7 +12,6 @@ import tiny
 sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import board
-
 from common.errors import UserError
 
 

@@ -59,6 +59,17 @@ def test_seeds_are_drawn_together_weighted_by_their_rows():
     assert calibration_text(results.groups[0]) == "ECE 25.00 → 15.00 %"
 
 
+@pytest.mark.parametrize("models", [1, 2, 3, 4])
+def test_all_text_is_inside_the_picture(models):
+    (results,) = group_rows([row(f"ffn{i}", i) | {"config_hash": str(i)} for i in range(models)])
+    figure = draw_reliability(results)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        box = axes.get_tightbbox()
+        assert min(*box.min) >= -1
+        assert (box.max <= figure.bbox.max + 1).all()
+
+
 def test_without_a_temperature_there_is_one_line():
     (results,) = group_rows([row(before=None)])
     assert list(points(draw_reliability(results))[0]) == ["softmax"]

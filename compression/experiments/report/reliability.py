@@ -48,10 +48,11 @@ def draw_reliability(results: SplitResults) -> Figure | None:
         return None
     from matplotlib.figure import Figure
 
-    rows = -(-len(groups) // _COLUMNS)
-    figure = Figure(figsize=(_CELL[0] * _COLUMNS, _CELL[1] * rows), layout="constrained")
+    columns = min(len(groups), _COLUMNS)  # empty columns would not be laid out
+    rows = -(-len(groups) // columns)
+    figure = Figure(figsize=(_CELL[0] * columns, _CELL[1] * rows), layout="constrained")
     for number, group in enumerate(groups, 1):
-        _draw(figure.add_subplot(rows, _COLUMNS, number, box_aspect=1), group)
+        _draw(figure.add_subplot(rows, columns, number, box_aspect=1), group)
     figure.axes[0].legend(frameon=False, fontsize=8, loc="upper left")
     return figure
 
@@ -68,7 +69,9 @@ def _draw(axes: Axes, group: SeedGroup) -> None:
         areas = [8 + 160 * count / total for count, _, _ in bins]
         name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
-        axes.scatter(across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3)
+        axes.scatter(
+            across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3, clip_on=False
+        )
     axes.set_title(
         f"{shortened(group.label, _LETTERS)}\n{calibration_text(group)}", fontsize=8.5, loc="left", parse_math=False
     )

@@ -72,6 +72,7 @@ def render_page(
                 "table": table,
                 "skyline": "" if extension else Markup(_skyline(results, record.quote, f"s{number}-")),
                 "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
+                "columns": figure.axes[0].get_gridspec().ncols if figure else 0,
             }
             for number, (results, table, figure) in enumerate(zip(splits, models, diagrams, strict=True))
         ],

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from common.energy import EnergyMeter
 from common.errors import UserError
 from common.progress import bar, say
 from common.seeds import derive
@@ -107,6 +108,8 @@ class _State:
     recent_losses: list[float] = dataclasses.field(default_factory=list)
     """Losses of the steps since a training loss was last logged."""
     seconds: float = 0.0
+    joules: float = 0.0
+    """As the machine counts them; 0 if it does not."""
     best_score: float = -math.inf  # below every metric and every negated loss
     best_epoch: int = -1
     kept: list[tuple[float, int]] = dataclasses.field(default_factory=list)
@@ -117,8 +120,8 @@ class _State:
 def fit(run: Run) -> list[dict[str, Any]]:
     """Train, then load the best epochs' weights into run.model. Returns one dict per epoch.
 
-    It has the epoch's number, loss, score and further figures, the seconds of training so far, and whether its weights
-    are kept.
+    It has the epoch's number, loss, score and further figures, the seconds of training so far, the joules (if the
+    machine counts them), and whether its weights are kept.
     Raises UserError if the loss is no longer a number, and KeyboardInterrupt on a request to stop, after the current
     step, whose state is saved.
     """
@@ -153,7 +156,8 @@ def _fit(run: Run) -> list[dict[str, Any]]:
             _keep(run, state, best, score)
         record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
         figures = run.figures()
-        state.history.append({**record, **figures, "seconds": round(state.seconds, 3)})
+        costs = {"seconds": round(state.seconds, 3), **({"joules": round(state.joules, 3)} if state.joules else {})}
+        state.history.append({**record, **figures, **costs})
         more = "".join(f", {name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
         say(
             f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}{more}"
@@ -206,6 +210,7 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
     batches = run.batches(state.epoch)
     run.model.train()
     started = last_save = time.monotonic()
+    energy = EnergyMeter()
     label = f"{run.label} {state.epoch + 1}/{run.epochs}"
     for rows in bar(batches[state.step :], label, total=len(batches), initial=state.step, stops=False):
         progress = (state.epoch + state.step / len(batches)) / run.epochs
@@ -222,10 +227,12 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
         now = time.monotonic()
         if asked() or now - last_save > SECONDS_BETWEEN_CHECKPOINTS:
             state.seconds, started = state.seconds + now - started, now
+            state.joules, energy = state.joules + (energy.joules() or 0.0), EnergyMeter()
             _save(run, state, best)
             check()
             last_save = time.monotonic()
     state.seconds += time.monotonic() - started
+    state.joules += energy.joules() or 0.0
 
 
 def train_step(run: Run, rows: np.ndarray) -> float:

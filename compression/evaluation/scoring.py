@@ -63,7 +63,7 @@ def score_model(
     if packed:
         temperature = round(packed.temperature, DIGITS) if config.task_kind.has_probabilities else None
         threshold = scored_threshold(packed)
-    rows = []
+    trained, rows = _last_epoch(inputs["model"]), []
     for name in names:
         file = split_file(inputs, name)
         split = read_split(file, f"run: {task.prepare_command}")
@@ -75,7 +75,9 @@ def score_model(
         metrics = _metrics(task, config, inputs, name, split, logits, temperature, threshold)
         row |= {"rows": len(split), "metrics": metrics, **fitted_fields(task, split, logits, temperature, threshold)}
         row["data"] = read_metadata(file).get("fingerprint")
-        row["seconds"] = {"train": _training_seconds(inputs["model"]), "evaluate": round(seconds, 4)}
+        row["seconds"] = {"train": trained.get("seconds"), "evaluate": round(seconds, 4)}
+        if "joules" in trained:
+            row["joules"] = {"train": trained["joules"]}
         if out is not None:
             write_predictions(out, task, row, split, logits, temperature)
         rows.append(row)
@@ -87,8 +89,8 @@ def with_speeds(
 ) -> list[dict[str, Any]]:
     """Return a model's rows with the field `speed`: a student's packed file is timed, or the teacher itself.
 
-    Speeds are measured on one CPU thread; a teacher imported as logits and a linear one have none. Raises UserError for
-    a student that --runtime cannot read.
+    Speeds are measured on one CPU thread; a teacher imported as logits and a linear one have none. With --watts, the
+    energy of training is computed too. Raises UserError for a student that --runtime cannot read.
     """
     if config.imported:
         say(f"{config.name}: not timed, it was imported as logits")
@@ -96,6 +98,8 @@ def with_speeds(
     if any(map(is_linear, (folder, *members_of(folder)))):
         say(f"{config.name}: not timed, the vectors of a linear teacher's texts may be cached")
         return rows
+    if settings.watts:
+        rows = [{**row, "joules": {"train": settings.watts * (row["seconds"]["train"] or 0.0)}} for row in rows]
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]
     with _one_thread():
@@ -210,9 +214,7 @@ def _metrics(
     return agreement(task, saved_logits(task, inputs[f"logits {name}"]), logits)
 
 
-def _training_seconds(folder: Path) -> float | None:
-    """Return the seconds of the last action's training; None if it trained nothing."""
+def _last_epoch(folder: Path) -> dict[str, Any]:
+    """Return the record of the last epoch of the last action's training; empty if it trained nothing."""
     history = folder / "history.jsonl"
-    if not history.exists():
-        return None
-    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])["seconds"]
+    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1]) if history.exists() else {}

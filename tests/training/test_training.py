@@ -13,6 +13,7 @@ from toy_run import toy
 
 import common.training.loop
 import compression.distillation.trainer
+from common import energy
 from common.errors import UserError
 from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
@@ -117,6 +118,25 @@ def test_a_stopped_toy_run_resumes_to_the_same_weights(tmp_path, monkeypatch, st
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True))
     for one, other in zip(history, again, strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+def test_the_energy_of_training_is_what_the_machine_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(energy, "COUNTERS", tmp_path)
+    run, _ = toy(tmp_path / "uncounted", [0.1, 0.2], epochs=2)
+    assert all("joules" not in record for record in fit(run))
+    counter = tmp_path / "intel-rapl:0"
+    counter.mkdir()
+    for file, value in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", "1000000000")):
+        (counter / file).write_text(f"{value}\n")
+    run, _ = toy(tmp_path / "counted", [0.1, 0.2], epochs=2)
+    losses = run.losses
+
+    def costly(rows, parts):
+        (counter / "energy_uj").write_text(str(int((counter / "energy_uj").read_text()) + 2_000_000))
+        return losses(rows, parts)
+
+    run.losses = costly
+    assert [record["joules"] for record in fit(run)] == [6.0, 12.0]  # two for each of three steps
 
 
 def test_a_damaged_state_is_not_resumed(tmp_path):

@@ -48,8 +48,9 @@ _ROWS_A_SECOND = {**dict.fromkeys(KINDS, 400), TAGS.name: 60, ANSWERS.name: 10}
 _MANY_OF_LABEL = 100
 """With more rows of each label, some are left in train whatever is held out."""
 _END_SHARE = 0.15
-"""Share of the time, and at least so many seconds for each size, for packing, scores, baselines and the report."""
-_END_SECONDS = 8.0
+"""Share of the time that packing, scores, baselines and the report have, if it is more than the next two."""
+_SIZE_SECONDS, _REPORT_SECONDS = 4.0, 4.0
+"""Seconds for packing and scores of each size, and for baselines and the report, on an idle machine."""
 
 
 class Opening(Settings):
@@ -195,10 +196,11 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     if settings.other:
         taught = state.decide("unsure", Taught, lambda: unsure_of_others(stages, train, taught))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
-    reserve = max(_END_SHARE * settings.seconds / len(settings.max_bytes), _END_SECONDS)
+    count = len(settings.max_bytes)
     sizes, rows, tried = [], [], []
     for number, max_bytes in enumerate(settings.max_bytes):
-        until = clock.used + clock.left / (len(settings.max_bytes) - number)
+        until = clock.used + (clock.left - _REPORT_SECONDS * clock.slowdown) / (count - number)
+        reserve = max((_END_SHARE * settings.seconds - _REPORT_SECONDS) / count, _SIZE_SECONDS * clock.slowdown)
         search = Search(stages, max_bytes, taught, end=until - reserve, packed=until - reserve / 3)
         with threads(1):  # of small students, each operation is too short for several
             winner = search.run()

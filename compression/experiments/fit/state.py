@@ -81,7 +81,7 @@ class Clock:
     def __init__(self, folder: Path, seconds: float) -> None:
         """folder: the experiment's folder; seconds: time limit of the whole fit."""
         self.file, self.seconds = folder / CLOCK_FILE, seconds
-        self._started = time.monotonic()
+        self._started, self._cpu_started = time.monotonic(), time.process_time()
         try:
             self.before = float(read_json(self.file))
         except (UserError, OSError, TypeError, ValueError):  # missing or damaged
@@ -96,6 +96,12 @@ class Clock:
     def left(self) -> float:
         """Seconds left; negative when the time is over."""
         return self.seconds - self.used
+
+    @property
+    def slowdown(self) -> float:
+        """How many times longer work takes than on an idle machine: seconds for each of CPU time, 1 to 4."""
+        cpu = max(time.process_time() - self._cpu_started, 0.1)
+        return min(max((time.monotonic() - self._started) / cpu, 1.0), 4.0)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

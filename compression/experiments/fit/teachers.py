@@ -101,7 +101,8 @@ class _Teachers:
         """
         settings, task, seconds = self.stages.settings, self.stages.task, float("inf")
         texts = [text for column in self.train.sentences() for text in column]
-        if not task.kind.by_word and _linear_seconds(texts, task.outputs) < self.left(_STOPPED):
+        linear_seconds = _linear_seconds(texts, task.outputs) * self.stages.clock.slowdown
+        if not task.kind.by_word and linear_seconds < self.left(_STOPPED):
             self.build(LINEAR, arch="linear")
         is_fast = pick_device(settings.cpu).type != "cpu"
         may_read = is_fast or len(texts) / _MOST_TEXTS_A_SECOND < self.left(_UNTIL)

@@ -26,6 +26,10 @@ _MOST_BYTES = 1 << 20
 """Size limit of settings files; ours have a few kilobytes."""
 _MOST_ERRORS = 5
 """Number of errors shown in one message."""
+_UNITS = {"k": (1000, 1024), "m": (1000**2, 1024**2), "g": (1000**3, 1024**3)}
+"""Letter -> bytes, and bytes with an i after it."""
+_OFTEN_MEANT = {"--size": "--max-bytes", "--sizes": "--max-bytes"}
+"""Flags that some try -> flags that are there."""
 OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Architecture names of the thesis's program -> our names."""
 
@@ -99,6 +103,16 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
         shown = [_describe(e, names_are) for e in error.errors()[:_MOST_ERRORS]]
         more = [f"and {error.error_count() - len(shown)} more"] if error.error_count() > len(shown) else []
         raise UserError("; ".join([*shown, *more])) from error
+
+
+def _bytes(value: Any) -> Any:
+    """Return a number of bytes given with a unit as an int: 32000 for 32k or "32 KB", 32768 for 32KiB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmg])(i?)b?", str(value).lower())
+    return round(float(match[1]) * _UNITS[match[2]][bool(match[3])]) if match else value
+
+
+Bytes = typing.Annotated[pydantic.PositiveInt, pydantic.BeforeValidator(_bytes)]
+"""Type of a setting that is a number of bytes, which may have a unit."""
 
 
 def unused_fields(*groups: tuple[object, Iterable[str], str]) -> dict[str, str]:
@@ -208,6 +222,8 @@ class _Parser(argparse.ArgumentParser):
     """argparse without prefix matching, whose errors are UserErrors."""
 
     def error(self, message: str) -> NoReturn:
+        if switch := re.match(r"argument (--\S+)/--no-\S+: ignored explicit argument", message):
+            raise UserError(f"{switch[1]} takes no value: give {switch[1]} or --no-{switch[1][2:]}")
         raise UserError(f"{message} (see --help)")
 
 
@@ -278,7 +294,9 @@ def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
         return
     word = unknown[0].split("=")[0]
     if word.startswith("-"):
-        raise UserError(f"unknown flag {word}{nearest(word, [flag(name) for name in fields])} (see --help)")
+        known = [flag(name) for name in fields]
+        meant = _OFTEN_MEANT.get(word, word)
+        raise UserError(f"unknown flag {word}{nearest(meant, known)} (see --help)")
     raise UserError(f"unexpected argument {word!r} (see --help)")
 
 
@@ -360,6 +378,8 @@ def argparse_type(annotation: Any) -> dict[str, Any]:
 
 
 def _metavar(annotation: Any) -> str:
+    if annotation == Bytes:
+        return "BYTES"
     if typing.get_origin(annotation) is typing.Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) is typing.Literal:

@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 from common.cli import run_script
-from common.config import Settings, build, help_groups, load_yaml, parse_flags
+from common.config import Bytes, Settings, build, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 
 
@@ -28,6 +28,8 @@ class Knobs(Settings):
     """Several."""
     limit: float | None = None
     """Unset or a number."""
+    max_bytes: Bytes | None = None
+    """Unset or a number of bytes."""
 
 
 def knobs(*words, **options):
@@ -57,6 +59,10 @@ def write(tmp_path):
         ("steps: [one]", ["--steps", "two", "one"], {"steps": ("two", "one")}),
         ("", ["--steps", "two", "--steps", "one"], {"steps": ("two", "one")}),
         ("", ["--limit", "0"], {"limit": 0.0}),
+        ("max_bytes: 32k", [], {"max_bytes": 32_000}),
+        ("", ["--max-bytes", "1.5MB"], {"max_bytes": 1_500_000}),
+        ("", ["--max-bytes", "4 KiB"], {"max_bytes": 4096}),
+        ("", ["--max-bytes", "900"], {"max_bytes": 900}),
     ],
 )
 def test_defaults_then_yaml_then_flags(write, yaml, words, expected):
@@ -88,6 +94,10 @@ def test_dashes_and_underscores_are_the_same_in_yaml(tmp_path):
         (["--kind", "plian"], "--kind: "),
         (["--steps", "one", "three"], "three"),
         (["--rows"], "--rows"),
+        (["--size", "9"], "unknown flag --size; did you mean --max-bytes?"),
+        (["--loud=False"], "--loud takes no value: give --loud or --no-loud"),
+        (["--max-bytes", "0k"], "--max-bytes: "),
+        (["--max-bytes", "32kg"], "(got '32kg')"),
     ],
 )
 def test_a_bad_command_line_is_one_line_that_names_the_flag(words, message):

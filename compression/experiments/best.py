@@ -11,7 +11,7 @@ from typing import Literal
 
 import pydantic
 
-from common.config import flag, nearest
+from common.config import Bytes, flag, nearest
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import QuerySettings
@@ -31,7 +31,7 @@ class BestSettings(QuerySettings):
 
     task: str
     """Task: a name in configs/tasks (sst-2, qqp, ...), or the YAML file of one of your own."""
-    max_bytes: int | None = pydantic.Field(None, gt=0)
+    max_bytes: Bytes | None = None
     """Largest size, in bytes; unset means any."""
     size: Literal["bytes_packed", "bytes_gzip", "bytes_model"] = "bytes_packed"
     """Size to count: of the packed file, the gzipped weights file, or the weights file."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 import pydantic
 
 from common.choices import described, unused_by
-from common.config import CONFIG_DIR, OLD_NAMES, Settings, unused_fields
+from common.config import CONFIG_DIR, OLD_NAMES, Bytes, Settings, unused_fields
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
@@ -89,7 +89,7 @@ class QuantizeSettings(Settings):
     """Ends of the codes' range: those of least error, or the smallest and largest weight."""
     rounding: Literal["nearest", "stochastic"] = "nearest"
     """Codes of weights during quantization-aware training: the nearest, or drawn so that their mean is the weight."""
-    max_bytes: int | None = pydantic.Field(None, gt=0)
+    max_bytes: Bytes | None = None
     """Choose bits for each matrix so that the packed file has at most this many bytes."""
     max_loss: float | None = pydantic.Field(None, ge=0)
     """Choose the fewest bits that lose at most this many points of the validation score."""

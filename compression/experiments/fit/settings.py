@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import Settings
+from common.config import Bytes, Settings
 from common.data.readers.records import checked_delimiter
 from common.errors import UserError
 from common.kinds.registry import KINDS
@@ -55,8 +55,8 @@ class FitFlags(WorkspaceSettings):
     is in the file itself."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
-    max_bytes: tuple[pydantic.PositiveInt, ...] = (32000,)
-    """Maximum size of the packed file, in bytes; of several sizes, each gets a file."""
+    max_bytes: tuple[Bytes, ...] = (32000,)
+    """Maximum size of the packed file, in bytes or as 32k; of several sizes, each gets a file."""
     tolerable: float = pydantic.Field(1.0, ge=0)
     """Of several sizes, the smallest is recommended whose score on validation is at most so many points below the
     best."""

@@ -154,7 +154,7 @@ def test_help_groups_are_the_classes_that_declare_the_fields():
     assert help_groups(Tuned) == {
         "Most used": ["rows", "turns"],
         "Tuning": ["task", "json_"],
-        "Settings for these tests": ["rate", "loud", "kind", "steps", "limit"],
+        "Settings for these tests": ["rate", "loud", "kind", "steps", "limit", "max_bytes"],
     }
 
 

@@ -175,19 +175,16 @@ class Search:
         limit = None if must else min(1, _OVER * share) * self.left + 1
         began = time.perf_counter()
         try:
-            self.stages.run("students", "compress", limit, **flags)
-        except OutOfTime:
-            epochs = self.stages.run_stopped("students", "compress", Distill.of, flags)
-            if not epochs:
-                seconds = time.perf_counter() - began
-                return student.model_copy(
-                    update={"epochs": 1, "seconds": seconds, "note": "stopped in its first epoch"}
-                )
-            student = student.model_copy(update={"epochs": epochs, "note": "stopped early"})
+            completed = self.stages.train("students", "compress", limit, Distill.of, flags)
         except UserError as error:
             say(f"{name}: {error}")
             self.error = error
             return student.model_copy(update={"note": str(error)[:80]})
+        if completed == 0:
+            seconds = time.perf_counter() - began
+            return student.model_copy(update={"epochs": 1, "seconds": seconds, "note": "stopped in its first epoch"})
+        if completed:
+            student = student.model_copy(update={"epochs": completed, "note": "stopped early"})
         student = student.model_copy(update={**self._validated(name), "seconds": time.perf_counter() - began})
         say(f"[{self.clock.used:.0f} s] {student.in_words}: {student.score:.4f} on validation, {student.seconds:.0f} s")
         return student

@@ -11,7 +11,7 @@ from typing import Any
 from common.config import Settings
 from common.data.tasks import Task
 from common.progress import quietly
-from common.stopping import time_limit
+from common.stopping import OutOfTime, time_limit
 from common.store.step import Step
 from common.teachers.finetune import finetune
 from common.training.loop import STATE_FILE, epochs_done
@@ -68,13 +68,19 @@ class Stages:
             total = round(done.seconds.get(stage, 0.0) + time.perf_counter() - started, 2)
             self.state.save("stages", Done(jobs=jobs, seconds={**done.seconds, stage: total}))
 
-    def run_stopped(self, stage: str, kind: str, step_of: Callable[[Any], Step], flags: dict[str, Any]) -> int:
-        """End a stopped training after the epochs that it has completed, with the best one's weights.
+    def train(
+        self, stage: str, kind: str, limit: float | None, step_of: Callable[[Any], Step], flags: dict[str, Any]
+    ) -> int | None:
+        """Run a training; one that takes longer than `limit` seconds ends with the best of its complete epochs.
 
-        step_of: settings of this kind of job -> the step that trains. Returns the number of epochs; with none, nothing
-        is done.
+        step_of: settings of this kind of job -> the step that trains. Returns the number of complete epochs of a
+        training that was stopped, with 0 there is no model; None if it was not stopped.
         """
-        store, stopped = self.settings.paths, step_of(self.job(kind, flags).settings())
+        try:
+            self.run(stage, kind, limit, **flags)
+            return None
+        except OutOfTime:
+            store, stopped = self.settings.paths, step_of(self.job(kind, flags).settings())
         epochs = epochs_done(store.unfinished(stopped) / STATE_FILE)
         if epochs:
             flags = {**flags, "stop_after": epochs}

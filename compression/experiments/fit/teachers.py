@@ -166,11 +166,8 @@ class _Teachers:
             "max_tokens": _CONTEXT_TOKENS if always_pairs else _MAX_TOKENS,
         }
         try:
-            try:
-                self.stages.run("teachers", "finetune", self.left(_STOPPED) - seconds, **flags)
-            except OutOfTime:
-                if not self.stages.run_stopped("teachers", "finetune", step_of, flags):
-                    return False
+            if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, step_of, flags) == 0:
+                return False
             self.read_train(FINE_TUNED, seconds=2 * seconds)
         except OutOfTime:
             return False

@@ -5,6 +5,7 @@ import pytest
 import tiny
 from stops import stopped_in_step
 
+from common.stopping import OutOfTime
 from common.teachers.finetune import step_of
 from common.training.models import read_config
 from compression.experiments.fit.contents.read import read_contents
@@ -30,11 +31,18 @@ def stages(tmp_path, encoder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "epochs"), [(2, 0), (5, 1), (14, 3)])
-def test_a_stopped_fine_tuning_ends_with_the_best_of_its_epochs(stages, step, epochs):
+def test_a_stopped_fine_tuning_ends_with_the_best_of_its_epochs(stages, monkeypatch, step, epochs):
     flags = {"arch": stages.settings.encoder, "model_name": "fine-tuned", "max_epochs": 4, "patience": 4}
-    with stopped_in_step(step):  # an epoch has 4 steps: 120 rows
-        stages.run("teachers", "finetune", **flags)
-    assert stages.run_stopped("teachers", "finetune", step_of, flags) == epochs
+    run = stages.run
+
+    def run_out_of_time(*stage, **given):
+        monkeypatch.setattr(stages, "run", run)
+        with stopped_in_step(step):  # an epoch has 4 steps: 120 rows
+            run(*stage, **given)
+        raise OutOfTime
+
+    monkeypatch.setattr(stages, "run", run_out_of_time)
+    assert stages.train("teachers", "finetune", 60, step_of, flags) == epochs
     teacher = stages.settings.paths.model(stages.task.name, "fine-tuned")
     assert teacher.exists() == (epochs > 0)
     if epochs:

@@ -35,24 +35,21 @@ def searched(tmp_path, monkeypatch):
         clock = FakeClock(tmp_path, seconds)
         stages = Stages(FitSettings(file="f.csv"), load_task("sst-2"), clock, State(tmp_path, "id"))
 
-        def train(stage, kind, limit=None, **flags):
+        def train(stage, kind, limit, step_of, flags):
             took = epoch_seconds(flags) * flags["epochs"]
             clock.now += took if limit is None else min(took, limit)
             monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
             trained.append(flags)
-            completed.append(int(flags["epochs"] * min(took, limit or took) / took))
-            if limit is not None and took > limit:
-                raise OutOfTime
+            return None if limit is None or took <= limit else int(flags["epochs"] * limit / took)
 
-        trained, completed = [], []
+        trained = []
         monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
-        monkeypatch.setattr(stages, "run", train)
+        monkeypatch.setattr(stages, "train", train)
         chosen = Search(
             stages, 32_000, Taught(teacher="linear", why="", variants=variants), end=0.8 * seconds, packed=seconds
         )
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
-        monkeypatch.setattr(stages, "run_stopped", lambda stage, kind, step_of, flags: completed[-1])
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])
         return chosen, chosen.run(), clock
 

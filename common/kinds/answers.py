@@ -45,7 +45,6 @@ class Answers(PaddedKind):
     fixed_labels = ENDS
     always_pairs = True
     has_classes = False
-    fits = True
     augments = False
     files = "questions"
     prediction = "predicted_answer"

@@ -97,8 +97,6 @@ class Kind:
     """Value of an unknown label, and of padding."""
     has_distributions: ClassVar[bool] = True
     """Whether logits are of distributions over labels or words, which some losses compare."""
-    fits: ClassVar[bool] = False
-    """Whether `fit` recognises it in a table of texts."""
     augments: ClassVar[bool] = True
     """Whether words of its texts may be replaced."""
     for_fairseq: ClassVar[bool] = False

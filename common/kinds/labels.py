@@ -12,7 +12,6 @@ class Labels(Kind):
     metrics = ("accuracy", "f1", "f1_macro", "matthews")
     default_metrics = ("accuracy",)
     one_class = True
-    fits = True
     for_fairseq = True
 
     def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

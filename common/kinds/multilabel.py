@@ -37,7 +37,6 @@ class Multilabel(Kind):
     metrics = default_metrics = ("f1_micro", "f1_macro", "subset_accuracy")
     fields = ("label_separator",)
     independent = True
-    fits = True
     in_lists = True
     dtype = np.float32
     unknown = np.nan

@@ -26,7 +26,6 @@ class Numbers(Kind):
     has_classes = False
     has_probabilities = False
     is_scaled = True
-    fits = True
     value_names = ("score",)
     dtype = np.float32
     unknown = np.nan

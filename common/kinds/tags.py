@@ -26,7 +26,6 @@ class Tags(PaddedKind):
     metrics = ("entity_f1", "entity_precision", "entity_recall", "accuracy")
     default_metrics = metrics[:3]
     has_classes = False
-    fits = True
     labels_heading = "words by label"
     files = "tagged"
     prediction = "predicted_tags"

@@ -34,7 +34,7 @@ class FitFlags(WorkspaceSettings):
     label: tuple[str, ...] = ()
     """Column of labels, or of numbers; several columns are a label each, of which a row has any number (1 or 0, true or
     false, yes or no, x or empty); unset: the column named label, or the only other one with few values."""
-    kind: Literal["auto", *(kind.name for kind in KINDS.values() if kind.fits)] = "auto"
+    kind: Literal["auto", *KINDS] = "auto"
     """Kind of values in the label column: a label, any number of labels (lists, in CSV and TSV joined by |), a number,
     a tag for each word, or answers to questions; auto: lists where some have several labels or none, numbers where all
     values are numbers and more than 20 differ, unless they are whole, without gaps and each on several rows; tags in

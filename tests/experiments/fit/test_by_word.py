@@ -131,6 +131,10 @@ def test_the_test_file_has_the_same_tags(tmp_path):
         contents(tmp_path / "a.txt", test=tmp_path / "b.txt")
     (tmp_path / "b.txt").write_text("a O\nfilm I-VERDICT\n\n")
     assert contents(tmp_path / "a.txt", test=tmp_path / "b.txt").test == [("a film", ("O", "B-VERDICT"))]
+    (tmp_path / "b.txt").write_text("film B-PART\nfilm I-PART\na O\n\n")  # train has no part of two words
+    longer = contents(tmp_path / "a.txt", test=tmp_path / "b.txt")
+    assert longer.labels == ("O", "B-PART", "I-PART", "B-VERDICT", "I-VERDICT")
+    assert contents(tmp_path / "a.txt").labels == TAGS
     write_csv(tmp_path / "c.csv", [("a film", "good")])
     with pytest.raises(UserError, match=r"c\.csv: not tags, which .*a\.txt has"):
         contents(tmp_path / "a.txt", test=tmp_path / "c.csv")

@@ -92,8 +92,11 @@ def _contents_of_words(words: LabelledWords, settings: FitSettings, test: Labell
     if test is not None:
         if not isinstance(test, LabelledWords) or test.kind != words.kind:
             raise UserError(f"{settings.test}: not {words.kind}, which {settings.file} has")
-        if is_tags and (unknown := {*tags_of(test.rows)} - {*labels}):
-            raise UserError(f"{settings.test}: tag {min(unknown)} is not one of {', '.join(labels)[:300]}")
+        if is_tags:
+            entities = {tag[2:] for tag in labels}
+            if unknown := [tag for tag in tags_of(test.rows) if tag[2:] not in entities]:
+                raise UserError(f"{settings.test}: tag {unknown[0]} is not one of {', '.join(labels)[:300]}")
+            labels = tags_of([*words.rows, *test.rows])  # train may have no entity of several words
         if not test.rows:
             raise UserError(f"{settings.test}: no usable row")
         notes += [f"{settings.test.name}: {note}" for note in test.all_notes]

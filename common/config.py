@@ -139,11 +139,9 @@ def _describe(error: Any, names_are: Callable[[str], str]) -> str:
     if not error["loc"]:
         return message
     name = names_are(str(error["loc"][0]))
-    return (
-        f"{name} is required"
-        if error["type"] == "missing"
-        else f"{name}: {message} (got {_SHORT.repr(error['input'])})"
-    )
+    if error["type"] == "missing":
+        return f"{'.'.join([name, *map(str, error['loc'][1:])])} is required"
+    return f"{name}: {message} (got {_SHORT.repr(error['input'])})"
 
 
 _SHORT = reprlib.Repr()

@@ -11,7 +11,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -49,6 +49,8 @@ _LOADER = _loader()
 
 
 P = TypeVar("P", bound="Settings")
+Uses = Iterator[tuple[object, Iterable[str], str]]
+"""Groups of fields: whether they have an effect, their names, and the reason if not, such as 'without --augment'."""
 
 
 class Settings(pydantic.BaseModel):
@@ -65,12 +67,19 @@ class Settings(pydantic.BaseModel):
         """Return one layer of values, not yet merged, with old names and short forms replaced by field names."""
         return layer
 
-    def unused(self) -> dict[str, str]:
-        """Return field -> reason, such as 'without --augment', of the fields without effect given the other values.
+    @classmethod
+    def shown(cls, values: dict[str, Any], everything: bool) -> set[str]:
+        """Return the fields that --help shows with these values, or --help-all, which shows everything."""
+        return set(cls.model_fields)
 
-        The flags of these fields are rejected, see `check_used`.
+    def unused(self) -> dict[str, str]:
+        """Return field -> reason of the fields without effect given the other values.
+
+        The flags of these fields are rejected, see `check_used`. The rules are yielded by the `_uses` of each class; of
+        several reasons, the last one is given.
         """
-        return {}
+        groups = [group for cls in reversed(type(self).__mro__) if "_uses" in vars(cls) for group in cls._uses(self)]
+        return {name: reason for used, names, reason in groups if not used for name in names}
 
     def part(self, cls: type[P]) -> P:
         """Return the fields of a base class as settings of that class."""
@@ -99,14 +108,6 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
         shown = [_describe(e, names_are) for e in error.errors()[:_MOST_ERRORS]]
         more = [f"and {error.error_count() - len(shown)} more"] if error.error_count() > len(shown) else []
         raise UserError("; ".join([*shown, *more])) from error
-
-
-def unused_fields(*groups: tuple[object, Iterable[str], str]) -> dict[str, str]:
-    """Return field -> reason for the fields of all groups that are not in use, as `Settings.unused` does.
-
-    A group is (whether it is in use, field names, reason if it is not). A field of several groups has the last reason.
-    """
-    return {name: reason for used, names, reason in groups if not used for name in names}
 
 
 def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
@@ -218,12 +219,13 @@ def parse_flags(
     shows them.
     Raises UserError for an unknown flag, a flag without effect, a stray word, a bad value or a bad file.
     """
-    layered = further_defaults(cls, defaults, _read(_make_parser(cls.model_fields), argv)[0])
-    parser = _make_parser(
-        cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
-    )
-    values, typed, unknown = _read(parser, argv)
-    _refuse(unknown, cls.model_fields)
+    values, typed, help_word = _read(cls.model_fields, argv)
+    layered = further_defaults(cls, defaults, values)
+    if help_word:
+        groups = help_groups(cls, cls.shown({**layered, **values}, help_word == "help-all"))
+        about = inspect.cleandoc(description or "")
+        _make_parser(cls.model_fields, groups, layered, description=about, usage=usage).print_help()
+        raise SystemExit(0)
     settings = build(cls, layered, values, names_are=flag)
     check_used(typed, [settings])
     return settings
@@ -246,29 +248,27 @@ def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple
     Raises UserError for a flag that no class has.
     """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
-    values, typed, unknown = _read(_make_parser(together), argv)
-    _refuse(unknown, together)
+    values, typed, _ = _read(together, argv)
     strange = [name for name in values if name not in together]  # from --config's file
     if strange:
         raise UserError(f"unknown setting {strange[0]!r}{nearest(strange[0], together)}")
     return [{name: values[name] for name in values if name in cls.model_fields} for cls in classes], typed
 
 
-def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the values from the --config file and the flags, the fields set by flags, and the unknown words."""
-    namespace, unknown = parser.parse_known_args(argv)
+def _read(fields: dict[str, Any], argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], str | None]:
+    """Return the values from the --config file and the flags, the fields set by flags, and help or help-all if asked.
+
+    Raises UserError for an unknown flag and a stray word.
+    """
+    namespace, unknown = _make_parser(fields).parse_known_args(argv)
+    if unknown:
+        word = unknown[0].split("=")[0]
+        if word.startswith("-"):
+            raise UserError(f"unknown flag {word}{nearest(word, [flag(name) for name in fields])} (see --help)")
+        raise UserError(f"unexpected argument {word!r} (see --help)")
     values = vars(namespace)
-    config = values.pop("config", None)
-    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), unknown
-
-
-def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
-    if not unknown:
-        return
-    word = unknown[0].split("=")[0]
-    if word.startswith("-"):
-        raise UserError(f"unknown flag {word}{nearest(word, [flag(name) for name in fields])} (see --help)")
-    raise UserError(f"unexpected argument {word!r} (see --help)")
+    config, help_word = values.pop("config", None), values.pop("help", None)
+    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), help_word
 
 
 def _make_parser(
@@ -277,9 +277,9 @@ def _make_parser(
     defaults: dict[str, Any] | None = None,
     **shown: Any,
 ) -> _Parser:
-    """Return a parser of --config and the fields' flags.
+    """Return a parser of --config, --help and the fields' flags.
 
-    groups: title -> fields, for --help, which is added only if they are given; shown: its description and usage.
+    groups: title -> fields that --help shows; shown: its description and usage.
     """
     parser = _Parser(
         add_help=False,
@@ -299,8 +299,10 @@ def _make_parser(
             group.add_argument(flag(name), dest=name, help=text, **options)
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
-    if groups:
-        group.add_argument("-h", "--help", action="help", help="Show this help, with the defaults in force, and exit")
+    about = "Show this help, with the defaults in force, and exit"
+    group.add_argument("-h", "--help", action="store_const", const="help", help=about)
+    about = "Show all flags, where --help shows those used most"
+    group.add_argument("--help-all", dest="help", action="store_const", const="help-all", help=about)
     return parser
 
 
@@ -311,19 +313,20 @@ def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:
     return text.replace("%", "%%")
 
 
-def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
+def help_groups(cls: type[Settings], shown: Collection[str] | None = None) -> dict[str, list[str]]:
     """Return title -> fields of the groups that --help shows: `most_used` first, the base classes' last.
 
     A field belongs to the class that declares it. The title is the class's docstring up to a period, colon or bracket.
+    shown: fields to show; unset: all.
     """
-    groups: dict[str, list[str]] = {"Most used": list(cls.most_used)} if cls.most_used else {}
+    left = [name for name in cls.model_fields if shown is None or name in shown]
+    groups: dict[str, list[str]] = {"Most used": [name for name in cls.most_used if name in left]}
     for base in cls.__mro__:
         inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
         fields = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
-        if fields:
-            title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
-            groups.setdefault(title, []).extend(name for name in cls.model_fields if name in fields)
-    return groups
+        title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
+        groups.setdefault(title, []).extend(name for name in left if name in fields)
+    return {title: names for title, names in groups.items() if names}
 
 
 def shown_default(default: Any) -> str:

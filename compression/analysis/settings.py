@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pydantic
 
-from common.config import flag, unused_fields
+from common.config import Uses, flag
 from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 
@@ -70,13 +70,10 @@ class AnalyzeSettings(StageSettings):
             raise ValueError(f"{flag(impossible[0])} needs weights; for --arch {self.arch}, only {known} are available")
         return self
 
-    def unused(self) -> dict[str, str]:
-        """Return the settings without effect: the seed, and those of pictures that are not asked for."""
-        return unused_fields(
-            (self._draws, ["out"], f"without {_DRAWING}"),
-            (self.attention, ["cpu"], "without --attention"),
-            (False, ["seed"], "on an analysis, which draws nothing"),
-        )
+    def _uses(self) -> Uses:
+        yield self._draws, ["out"], f"without {_DRAWING}"
+        yield self.attention, ["cpu"], "without --attention"
+        yield False, ["seed"], "on an analysis, which draws nothing"
 
     @property
     def _draws(self) -> bool:

@@ -4,9 +4,9 @@
     python compress.py distill prune quantize --task sst-2 --student-arch ffn --embedding-dim 25
     python compress.py quantize --task sst-2 --load-trained-model bilstm-bpe25-a0-aug-s3201976
 
-The first words are the actions: pretrain, distill, factorize, prune, quantize, pack, export; they may also be given as
---compression-actions. `compress.py distill --help` shows the flags of distill that are used most, --help-all all of
-them, and `compress.py --help` those of all actions.
+The first words, or those after --compression-actions, are the actions: pretrain, distill, factorize, prune, quantize,
+pack, export. `compress.py distill --help` shows usual flags of distill, --help-all all of them; without an action,
+--help shows those of all actions.
 Defaults of a student come from configs/students/<student-arch>.yaml; --help --student-arch rnn shows the RNN's.
 An interrupted command resumes when it is run again.
 """

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import pydantic
 import yaml
@@ -28,6 +28,13 @@ _MOST_ERRORS = 5
 """Number of errors shown in one message."""
 OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Architecture names of the thesis's program -> our names."""
+
+
+T = TypeVar("T")
+OneOrMore = Annotated[
+    tuple[T, ...], pydantic.BeforeValidator(lambda one: (one,) if isinstance(one, int | str) else one)
+]
+"""Type of a field with several values: a single one may stand by itself."""
 
 
 def _loader() -> Any:
@@ -260,7 +267,7 @@ def _read(fields: dict[str, Any], argv: Sequence[str] | None) -> tuple[dict[str,
 
     Raises UserError for an unknown flag and a stray word.
     """
-    namespace, unknown = _make_parser(fields).parse_known_args(argv)
+    namespace, unknown = _make_parser(fields, {"flags": list(fields)}, {}).parse_known_args(argv)
     if unknown:
         word = unknown[0].split("=")[0]
         if word.startswith("-"):
@@ -272,14 +279,11 @@ def _read(fields: dict[str, Any], argv: Sequence[str] | None) -> tuple[dict[str,
 
 
 def _make_parser(
-    fields: dict[str, Any],
-    groups: dict[str, list[str]] | None = None,
-    defaults: dict[str, Any] | None = None,
-    **shown: Any,
+    fields: dict[str, Any], groups: dict[str, list[str]], defaults: dict[str, Any], **shown: Any
 ) -> _Parser:
     """Return a parser of --config, --help and the fields' flags.
 
-    groups: title -> fields that --help shows; shown: its description and usage.
+    groups: title -> fields, for --help; shown: its description and usage.
     """
     parser = _Parser(
         add_help=False,
@@ -288,10 +292,10 @@ def _make_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         **shown,
     )
-    for title, names in (groups or {"flags": list(fields)}).items():
+    for title, names in groups.items():
         group = parser.add_argument_group(title)
         for name in names:
-            text = _help_text(name, fields[name], defaults or {})
+            text = _help_text(name, fields[name], defaults)
             options = argparse_type(fields[name].annotation)
             extras = fields[name].json_schema_extra or {}
             if "bare" in extras:  # the value of a flag that is given without one
@@ -299,10 +303,8 @@ def _make_parser(
             group.add_argument(flag(name), dest=name, help=text, **options)
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
-    about = "Show this help, with the defaults in force, and exit"
-    group.add_argument("-h", "--help", action="store_const", const="help", help=about)
-    about = "Show all flags, where --help shows those used most"
-    group.add_argument("--help-all", dest="help", action="store_const", const="help-all", help=about)
+    group.add_argument("-h", "--help", action="store_const", const="help", help="Show help, with defaults, and exit")
+    group.add_argument("--help-all", dest="help", action="store_const", const="help-all", help="Show all flags")
     return parser
 
 
@@ -320,13 +322,14 @@ def help_groups(cls: type[Settings], shown: Collection[str] | None = None) -> di
     shown: fields to show; unset: all.
     """
     left = [name for name in cls.model_fields if shown is None or name in shown]
-    groups: dict[str, list[str]] = {"Most used": [name for name in cls.most_used if name in left]}
+    most_used = [name for name in cls.most_used if name in left]
+    groups = {"Most used": most_used} if most_used else {}
     for base in cls.__mro__:
         inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
         fields = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
-        title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
-        groups.setdefault(title, []).extend(name for name in left if name in fields)
-    return {title: names for title, names in groups.items() if names}
+        if names := [name for name in left if name in fields]:
+            groups.setdefault(re.split("[.:(\n]", base.__doc__ or "")[0].strip(), []).extend(names)
+    return groups
 
 
 def shown_default(default: Any) -> str:

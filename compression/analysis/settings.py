@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pydantic
 
-from common.config import Uses, flag
+from common.config import OneOrMore, Uses, flag
 from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 
@@ -44,7 +44,7 @@ class AnalyzeSettings(StageSettings):
     """Draw the share of parameters of each major part."""
     bytes: bool = False
     """List and draw where the bytes of a student's packed file go, tensor by tensor."""
-    attention: tuple[str, ...] = ()
+    attention: OneOrMore[str] = ()
     """Draw the attention maps of this text, or of both texts of a pair: of a teacher, or of a transformer student next
     to its teacher's layers."""
     save_pdf: bool = False
@@ -78,11 +78,6 @@ class AnalyzeSettings(StageSettings):
     @property
     def _draws(self) -> bool:
         return any(getattr(self, name) for name in (*PICTURES, "bytes"))
-
-    @pydantic.field_validator("attention", mode="before")
-    @classmethod
-    def _one_text(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
 
     @property
     def is_baseline(self) -> bool:

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.config import OLD_NAMES, Settings, Uses
+from common.config import OLD_NAMES, OneOrMore, Settings, Uses
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
 from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
-from compression.students.settings import ArchSettings, StudentFlags, StudentSettings
+from compression.students.settings import ArchSettings, StudentFlags
 
 SentenceTask = Literal["order", "next"]
 THESIS_ARCHS = ("bilstm", "rnn", "ffn")
@@ -18,17 +18,11 @@ THESIS_ARCHS = ("bilstm", "rnn", "ffn")
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 
 
-def _words(value: Any) -> Any:
-    """Return one or several words or numbers as a tuple of strings: YAML may give bare ones."""
-    several = value if isinstance(value, list | tuple) else (value,)
-    return tuple(str(one) if isinstance(one, int) else one for one in several)
+Words = OneOrMore[Annotated[str, pydantic.BeforeValidator(lambda word: str(word) if isinstance(word, int) else word)]]
+"""One name or number, or several: YAML may give bare numbers."""
 
 
-Words = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
-"""One name or number, or several."""
-
-
-class NameSettings(Settings):
+class NameSettings(StageSettings):
     """Actions and names."""
 
     model_name: str | None = None
@@ -303,16 +297,7 @@ class PretrainSettings(Settings):
 
 
 class DistillSettings(
-    NameSettings,
-    StudentFlags,
-    LossSettings,
-    RowsSettings,
-    TrainSettings,
-    InitSettings,
-    AlignSettings,
-    PruneSettings,
-    PretrainSettings,
-    StageSettings,
+    StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings, PruneSettings, NameSettings
 ):
     """Distillation."""
 
@@ -323,22 +308,16 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.recipe and self.student_arch not in THESIS_ARCHS:
             raise ValueError(f"--recipe thesis is for {', '.join(THESIS_ARCHS)} (got {self.student_arch})")
-        if self.window_overlap >= self.max_tokens:
-            raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
-        if self.next_sentence_weight and self.batch_size == 1:
-            raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning needs --start-from (the frozen student) and --adapters (their width)")
         if self.average_epochs > 1 and self.prune_aware:
             raise ValueError("--average-epochs and --prune-aware exclude each other: zeros differ between epochs")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
-        if self.embedding_init != "vectors" and self.embedding_type not in ("bpe", "ngrams"):
-            raise ValueError(
-                f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
-                f"(--embedding-type is {self.embedding_type})"
-            )
-        if self.embedding_init == "logits" and self.labels_alone:
+        init = self.embedding_init
+        if init != "vectors" and self.embedding_type not in ("bpe", "ngrams"):
+            raise ValueError(f"--embedding-init {init} is for byte pairs and n-grams, not {self.embedding_type}")
+        if init == "logits" and self.labels_alone:
             raise ValueError("--embedding-init logits needs a teacher, but only labels are learned from")
         return self
 
@@ -347,6 +326,14 @@ class DistillSettings(
         """Whether the student learns from labels alone, without a teacher."""
         return self.alpha == 1 and self.only_original_data
 
-    def student(self) -> StudentSettings:
-        """Return the settings that build the student."""
-        return self.part(StudentSettings)
+
+class PretrainFlags(DistillSettings, PretrainSettings, StageSettings):
+    """Pre-training on plain text."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_windows(self) -> "PretrainFlags":
+        if self.window_overlap >= self.max_tokens:
+            raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
+        if self.next_sentence_weight and self.batch_size == 1:
+            raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
+        return self

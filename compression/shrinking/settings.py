@@ -21,6 +21,7 @@ from compression.distillation.settings import (
     DistillSettings,
     InitSettings,
     LossSettings,
+    PretrainFlags,
     PretrainSettings,
     PruneSettings,
     RowsSettings,
@@ -160,14 +161,15 @@ def _fields(*classes: type[Settings]) -> set[str]:
     return {name for cls in classes for name in cls.model_fields}
 
 
-_BUILDING = {"model_name", "seed_name", "seed", "cpu"}
-_OF_STUDENT = {"load_trained_model", "student_arch"}
+_BUILDING = {"model_name", "seed_name", "seed", "cpu"}  # of actions that build a student
+_OF_STUDENT = {"load_trained_model", "student_arch"}  # of actions on a finished student
 _SHRINKING = _BUILDING | _OF_STUDENT | {"tune_epochs"}
 _TEACHING = {"teacher", *AlignSettings.model_fields} - {"align_first", "align_throughout"}
 _DISTILLING = (StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings)
 _EPOCHS = _fields(TrainSettings) - {"select_on", "average_epochs", "word_dropout"}
-_TEXT = _fields(RowsSettings) - {"min_confidence"}
-_TUNING = {"tune_lr", "guide", "batch_size", "accumulate", "max_grad_norm", "precision", "select_on"}
+_TEXT = _fields(RowsSettings) - {"min_confidence"}  # of counting tokens
+OF_TUNING = {"batch_size", "accumulate", "max_grad_norm", "precision", "select_on"}
+"""Settings of training that tuning has too."""
 READS: dict[str, set[str]] = {
     "pretrain": _BUILDING | _fields(StudentFlags, PretrainSettings) | _EPOCHS | _TEACHING | {"init_from_teacher"},
     "distill": _BUILDING | _fields(*_DISTILLING) | {"teacher", "recipe"},
@@ -177,7 +179,7 @@ READS: dict[str, set[str]] = {
     "pack": _OF_STUDENT | _fields(PackSettings),
     "export": _OF_STUDENT,
     "prune_aware": _fields(PruneSettings) - {*OF_UNITS},
-    "tune_epochs": _TUNING | _fields(LogitsSettings, RowsSettings) | _TEACHING,
+    "tune_epochs": OF_TUNING | _fields(LogitsSettings, RowsSettings) | _TEACHING | {"tune_lr", "guide"},
     "prune_vocabulary": _TEXT,
     "max_bytes": {"select_on"},
     "max_loss": {"select_on"},
@@ -188,9 +190,7 @@ _USUAL = {"model_name", "augmented", "prune_aware", "corpus", "masked_lm_weight"
 """Settings that --help of actions with many shows, in addition to `most_used` and those that have other defaults."""
 
 
-class CompressSettings(  # bases in the order of --help
-    DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PackSettings, PretrainSettings, StageSettings
-):
+class CompressSettings(PretrainFlags, QuantizeSettings, FactorizeSettings, TuneSettings, PackSettings, StageSettings):
     """Actions and names."""
 
     most_used = (
@@ -211,23 +211,16 @@ class CompressSettings(  # bases in the order of --help
             raise ValueError("--compression-actions names an action twice")
         if list(actions) != sorted(actions, key=ORDER.index):
             raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
-        if "pretrain" in actions:
-            if len(actions) > 1:
-                raise ValueError(
-                    "--compression-actions pretrain cannot be combined with others; distil with --start-from later"
-                )
-            if self.teacher is None:
-                raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
-        elif "distill" in actions and self.load_trained_model:
-            raise ValueError(
-                "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
-            )
-        elif "distill" not in actions and not self.load_trained_model:
+        if "pretrain" in actions and len(actions) > 1:
+            raise ValueError("pretrain cannot be combined with other actions; distil with --start-from later")
+        if "pretrain" in actions and self.teacher is None:
+            raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
+        if "distill" in actions and self.load_trained_model:
+            raise ValueError("--load-trained-model starts from a finished student: leave distill out of the actions")
+        if {"pretrain", "distill"}.isdisjoint(actions) and not self.load_trained_model:
             raise ValueError("without distill, --load-trained-model must name the student to compress")
         if "prune" in actions and self.prune_movement and not self.tune_epochs:
-            raise ValueError(
-                "--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling"
-            )
+            raise ValueError("--prune-movement learns what to prune: give --tune-epochs, or distil with --prune-aware")
         return self
 
     @property
@@ -247,15 +240,15 @@ class CompressSettings(  # bases in the order of --help
     def _uses(self) -> Uses:
         guided = ("teacher", "alpha", "min_confidence", *AlignSettings.model_fields)
         pretrained, distilled = (action in self.compression_actions for action in ("pretrain", "distill"))
-        labels = self.labels_alone and not pretrained
-        yield not labels, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"
+        taught = pretrained or not self.labels_alone
+        yield taught, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"
         yield self.guide == "teacher" or pretrained or distilled, guided, "with --guide student"
         yield self.tune_epochs, ["rounding"], "without --tune-epochs"
 
     def unused(self) -> dict[str, str]:
         """Return the settings that no action reads, and those without effect given the other values."""
-        read = reads(self.compression_actions, lambda name: getattr(self, name))
-        return super().unused() | {name: _without(name) for name in _OF_ACTIONS - read}
+        unread = _OF_ACTIONS - reads(self.compression_actions, lambda name: getattr(self, name))
+        return super().unused() | {name: f"without {', or '.join(_readers(name))}" for name in unread}
 
 
 def reads(actions: Iterable[str], is_given: Callable[[str], object] = bool) -> set[str]:
@@ -264,11 +257,10 @@ def reads(actions: Iterable[str], is_given: Callable[[str], object] = bool) -> s
     return read.union(*(READS[name] for name in read & READS.keys() if is_given(name)))
 
 
-def _without(name: str) -> str:
+def _readers(name: str) -> list[str]:
     actions = [action for action in ORDER if name in READS[action]]
     flags = [flag(other) for other in READS if other not in ORDER and name in READS[other]]
-    named = [f"--compression-actions {one_of(actions)}"] if actions else []
-    return f"without {', or '.join(named + flags)}"
+    return [f"--compression-actions {one_of(actions)}", *flags] if actions else flags
 
 
 def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
@@ -315,7 +307,7 @@ def _at_batch_size(usual: dict[str, Any], values: dict[str, Any]) -> dict[str, A
 
 def _recipe(config: ModelConfig) -> dict[str, Any]:
     """Return the settings of a student's distillation: tuning uses them unless flags override them."""
-    others = {name for group in (PruneSettings, PretrainSettings, StageSettings) for name in group.model_fields}
+    others = {name for group in (PruneSettings, StageSettings) for name in group.model_fields}
     recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
     recipe = {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}
     return {**recipe, "seed": config.seed}  # which draws the same rows again

@@ -30,13 +30,6 @@ OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 """Architecture names of the thesis's program -> our names."""
 
 
-T = TypeVar("T")
-OneOrMore = Annotated[
-    tuple[T, ...], pydantic.BeforeValidator(lambda one: (one,) if isinstance(one, int | str) else one)
-]
-"""Type of a field with several values: a single one may stand by itself."""
-
-
 def _loader() -> Any:
     """Return PyYAML's safe loader, in C if available: a grid reads the same small files hundreds of times."""
     if not hasattr(yaml, "CSafeLoader"):
@@ -55,6 +48,11 @@ def _loader() -> Any:
 _LOADER = _loader()
 
 
+T = TypeVar("T")
+OneOrMore = Annotated[
+    tuple[T, ...], pydantic.BeforeValidator(lambda one: (one,) if isinstance(one, int | str) else one)
+]
+"""Type of a field with several values: a single one may stand by itself."""
 P = TypeVar("P", bound="Settings")
 Uses = Iterator[tuple[object, Iterable[str], str]]
 """Groups of fields: whether they have an effect, their names, and the reason if not, such as 'without --augment'."""
@@ -230,8 +228,8 @@ def parse_flags(
     layered = further_defaults(cls, defaults, values)
     if help_word:
         groups = help_groups(cls, cls.shown({**layered, **values}, help_word == "help-all"))
-        about = inspect.cleandoc(description or "")
-        _make_parser(cls.model_fields, groups, layered, description=about, usage=usage).print_help()
+        text = inspect.cleandoc(description or "")
+        _make_parser(cls.model_fields, groups, layered, description=text, usage=usage).print_help()
         raise SystemExit(0)
     settings = build(cls, layered, values, names_are=flag)
     check_used(typed, [settings])

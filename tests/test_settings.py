@@ -65,6 +65,11 @@ OF_ALL = set(CompressSettings.model_fields) - set().union(*READS.values())
 """Settings that all actions read."""
 
 
+def test_every_other_setting_is_named_by_an_action_that_reads_it():
+    assert {"compression_actions", "task", "workspace", "loadbar", "force"} == OF_ALL
+    assert reads(ORDER) | OF_ALL == set(CompressSettings.model_fields)
+
+
 @pytest.mark.parametrize("action", ORDER)
 def test_help_of_an_action_has_the_usual_flags_and_help_all_has_all_that_it_reads(helped, action):
     usual = helped(action, "--help")

@@ -165,14 +165,15 @@ _BUILDING = {"model_name", "seed_name", "seed", "cpu"}  # of actions that build 
 _OF_STUDENT = {"load_trained_model", "student_arch"}  # of actions on a finished student
 _SHRINKING = _BUILDING | _OF_STUDENT | {"tune_epochs"}
 _TEACHING = {"teacher", *AlignSettings.model_fields} - {"align_first", "align_throughout"}
-_DISTILLING = (StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings)
 _EPOCHS = _fields(TrainSettings) - {"select_on", "average_epochs", "word_dropout"}
 _TEXT = _fields(RowsSettings) - {"min_confidence"}  # of counting tokens
 OF_TUNING = {"batch_size", "accumulate", "max_grad_norm", "precision", "select_on"}
 """Settings of training that tuning has too."""
 READS: dict[str, set[str]] = {
     "pretrain": _BUILDING | _fields(StudentFlags, PretrainSettings) | _EPOCHS | _TEACHING | {"init_from_teacher"},
-    "distill": _BUILDING | _fields(*_DISTILLING) | {"teacher", "recipe"},
+    "distill": _BUILDING
+    | _fields(StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings)
+    | {"teacher", "recipe"},
     "factorize": _SHRINKING | _fields(FactorizeSettings) | _TEXT,
     "prune": _SHRINKING | _fields(PruneSettings),
     "quantize": _SHRINKING | _fields(QuantizeSettings),

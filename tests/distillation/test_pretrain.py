@@ -276,7 +276,6 @@ def test_what_cannot_be_pretrained_is_refused(tmp_path, masked_lm, corpus, wrong
     [
         ({"teacher": None}, "pretrain needs --teacher"),
         ({"compression_actions": ("pretrain", "distill")}, "cannot be combined"),
-        ({"start_from": "mini"}, "starts from random weights or --init-from-teacher"),
         ({"sentence_order_weight": 1.0, "next_sentence_weight": 1.0}, "exclude each other"),
         (
             {"next_sentence_weight": 1.0, "batch_size": 1},

@@ -50,7 +50,7 @@ from compression.experiments.sweep.settings import SweepSettings
 def main() -> None:
     """Run the command named by the first word; the other words before the first flag are its operands."""
     words = sys.argv[1:]
-    if not words or (words[0] in ("-h", "--help", "run", *JOBS) and {"-h", "--help"} & set(words)):
+    if not words or (words[0] in ("-h", "--help", "run", *JOBS) and {"-h", "--help", "--help-all"} & set(words)):
         print(__doc__)
         return
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))

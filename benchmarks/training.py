@@ -36,7 +36,7 @@ from compression.distillation.trainer import make_optimizer, train_student
 from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 from compression.students.scoring import encode_split, student_logits
-from compression.students.settings import student_defaults
+from compression.students.settings import StudentSettings, student_defaults
 from compression.students.student import Student
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
@@ -71,7 +71,7 @@ def logits_of(split: Split) -> np.ndarray:
 def tokenizer_of(settings: CompressSettings, texts: list[str], folder: Path) -> Any:
     """Return the student's tokenizer; byte pairs are built from the texts."""
     if settings.embedding_type != "bpe":
-        return load_tokenizer(settings.student(), folder)
+        return load_tokenizer(settings.part(StudentSettings), folder)
     files = find_files(settings.vocab_size, settings.embedding_dim, "train", texts, folder / "bpe")
     return BpeTokenizer(files[0], settings.max_tokens)
 
@@ -81,7 +81,7 @@ def ours(
 ) -> tuple[float, float, float]:
     """Train with the project's loop. Returns training seconds, the last epoch's loss, and the loss on `held_out`."""
     torch.manual_seed(1)
-    student = Student(settings.student_arch, settings.student(), 2, False)
+    student = Student(settings.student_arch, settings.part(StudentSettings), 2, False)
     cpu, task = torch.device("cpu"), load_task("sst-2")
     context = Context(work=folder / "student", key="benchmark", name="student", cache=folder / "cache")
     history = train_student(settings, settings, settings.seed, task, student, tokenizer, rows, held_out, context)

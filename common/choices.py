@@ -2,10 +2,10 @@
 
 import dataclasses
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from common.config import flag
+from common.config import Uses, flag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,13 @@ def described(text: str, choices: Mapping[str, Choice]) -> str:
     return f"{text} " + "; ".join(f"{name}: {choice.help}" for name, choice in choices.items()) + "."
 
 
-def unused_by(field: str, chosen: str | None, choices: Mapping[str, Choice]) -> Iterator[tuple[bool, list[str], str]]:
-    """Yield groups, as for `unused_fields`, of the settings that some choices take. chosen: None for no choice."""
+def one_of(names: Sequence[str]) -> str:
+    """Return the names as "a, b or c"."""
+    return f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else names[0]
+
+
+def used_by(field: str, chosen: str | None, choices: Mapping[str, Choice]) -> Uses:
+    """Yield groups, as `Settings._uses`, of the settings that some choices take. chosen: None for no choice."""
     for name in dict.fromkeys(name for choice in choices.values() for name in choice.settings):
         takers = [key for key, choice in choices.items() if name in choice.settings]
-        listed = f"{', '.join(takers[:-1])} or {takers[-1]}" if takers[1:] else takers[0]
-        yield chosen in takers, [name], f"without {flag(field)} {listed}"
+        yield chosen in takers, [name], f"without {flag(field)} {one_of(takers)}"

@@ -11,9 +11,9 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 import pydantic
 import yaml
@@ -52,7 +52,14 @@ def _loader() -> Any:
 _LOADER = _loader()
 
 
+T = TypeVar("T")
+OneOrMore = Annotated[
+    tuple[T, ...], pydantic.BeforeValidator(lambda one: (one,) if isinstance(one, int | str) else one)
+]
+"""Type of a field with several values: a single one may stand by itself."""
 P = TypeVar("P", bound="Settings")
+Uses = Iterator[tuple[object, Iterable[str], str]]
+"""Groups of fields: whether they have an effect, their names, and the reason if not, such as 'without --augment'."""
 
 
 class Settings(pydantic.BaseModel):
@@ -69,12 +76,19 @@ class Settings(pydantic.BaseModel):
         """Return one layer of values, not yet merged, with old names and short forms replaced by field names."""
         return layer
 
-    def unused(self) -> dict[str, str]:
-        """Return field -> reason, such as 'without --augment', of the fields without effect given the other values.
+    @classmethod
+    def shown(cls, values: dict[str, Any], everything: bool) -> set[str]:
+        """Return the fields that --help shows with these values, or --help-all, which shows everything."""
+        return set(cls.model_fields)
 
-        The flags of these fields are rejected, see `check_used`.
+    def unused(self) -> dict[str, str]:
+        """Return field -> reason of the fields without effect given the other values.
+
+        The flags of these fields are rejected, see `check_used`. The rules are yielded by the `_uses` of each class; of
+        several reasons, the last one is given.
         """
-        return {}
+        groups = [group for cls in reversed(type(self).__mro__) if "_uses" in vars(cls) for group in cls._uses(self)]
+        return {name: reason for used, names, reason in groups if not used for name in names}
 
     def part(self, cls: type[P]) -> P:
         """Return the fields of a base class as settings of that class."""
@@ -113,14 +127,6 @@ def _bytes(value: Any) -> Any:
 
 Bytes = typing.Annotated[pydantic.PositiveInt, pydantic.BeforeValidator(_bytes)]
 """Type of a setting that is a number of bytes, which may have a unit."""
-
-
-def unused_fields(*groups: tuple[object, Iterable[str], str]) -> dict[str, str]:
-    """Return field -> reason for the fields of all groups that are not in use, as `Settings.unused` does.
-
-    A group is (whether it is in use, field names, reason if it is not). A field of several groups has the last reason.
-    """
-    return {name: reason for used, names, reason in groups if not used for name in names}
 
 
 def check_used(typed: Iterable[str], settings: Sequence[Settings]) -> None:
@@ -243,12 +249,13 @@ def parse_flags(
     shows them.
     Raises UserError for an unknown flag, a flag without effect, a stray word, a bad value or a bad file.
     """
-    layered = further_defaults(cls, defaults, _read(_make_parser(cls.model_fields), argv)[0])
-    parser = _make_parser(
-        cls.model_fields, help_groups(cls), layered, description=inspect.cleandoc(description or ""), usage=usage
-    )
-    values, typed, unknown = _read(parser, argv)
-    _refuse(unknown, cls.model_fields)
+    values, typed, help_word = _read(cls.model_fields, argv)
+    layered = further_defaults(cls, defaults, values)
+    if help_word:
+        groups = help_groups(cls, cls.shown({**layered, **values}, help_word == "help-all"))
+        text = inspect.cleandoc(description or "")
+        _make_parser(cls.model_fields, groups, layered, description=text, usage=usage).print_help()
+        raise SystemExit(0)
     settings = build(cls, layered, values, names_are=flag)
     check_used(typed, [settings])
     return settings
@@ -271,42 +278,36 @@ def split_flags(classes: Sequence[type[Settings]], argv: Sequence[str]) -> tuple
     Raises UserError for a flag that no class has.
     """
     together = {name: field for cls in classes for name, field in cls.model_fields.items()}
-    values, typed, unknown = _read(_make_parser(together), argv)
-    _refuse(unknown, together)
+    values, typed, _ = _read(together, argv)
     strange = [name for name in values if name not in together]  # from --config's file
     if strange:
         raise UserError(f"unknown setting {strange[0]!r}{nearest(strange[0], together)}")
     return [{name: values[name] for name in values if name in cls.model_fields} for cls in classes], typed
 
 
-def _read(parser: _Parser, argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the values from the --config file and the flags, the fields set by flags, and the unknown words."""
-    namespace, unknown = parser.parse_known_args(argv)
+def _read(fields: dict[str, Any], argv: Sequence[str] | None) -> tuple[dict[str, Any], list[str], str | None]:
+    """Return the values from the --config file and the flags, the fields set by flags, and help or help-all if asked.
+
+    Raises UserError for an unknown flag and a stray word.
+    """
+    namespace, unknown = _make_parser(fields, {"flags": list(fields)}, {}).parse_known_args(argv)
+    if unknown:
+        word = unknown[0].split("=")[0]
+        if word.startswith("-"):
+            meant = _OFTEN_MEANT.get(word, word)
+            raise UserError(f"unknown flag {word}{nearest(meant, [flag(name) for name in fields])} (see --help)")
+        raise UserError(f"unexpected argument {word!r} (see --help)")
     values = vars(namespace)
-    config = values.pop("config", None)
-    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), unknown
-
-
-def _refuse(unknown: list[str], fields: Iterable[str]) -> None:
-    if not unknown:
-        return
-    word = unknown[0].split("=")[0]
-    if word.startswith("-"):
-        known = [flag(name) for name in fields]
-        meant = _OFTEN_MEANT.get(word, word)
-        raise UserError(f"unknown flag {word}{nearest(meant, known)} (see --help)")
-    raise UserError(f"unexpected argument {word!r} (see --help)")
+    config, help_word = values.pop("config", None), values.pop("help", None)
+    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), help_word
 
 
 def _make_parser(
-    fields: dict[str, Any],
-    groups: dict[str, list[str]] | None = None,
-    defaults: dict[str, Any] | None = None,
-    **shown: Any,
+    fields: dict[str, Any], groups: dict[str, list[str]], defaults: dict[str, Any], **shown: Any
 ) -> _Parser:
-    """Return a parser of --config and the fields' flags.
+    """Return a parser of --config, --help and the fields' flags.
 
-    groups: title -> fields, for --help, which is added only if they are given; shown: its description and usage.
+    groups: title -> fields, for --help; shown: its description and usage.
     """
     parser = _Parser(
         add_help=False,
@@ -315,10 +316,10 @@ def _make_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         **shown,
     )
-    for title, names in (groups or {"flags": list(fields)}).items():
+    for title, names in groups.items():
         group = parser.add_argument_group(title)
         for name in names:
-            text = _help_text(name, fields[name], defaults or {})
+            text = _help_text(name, fields[name], defaults)
             options = argparse_type(fields[name].annotation)
             extras = fields[name].json_schema_extra or {}
             if "bare" in extras:  # the value of a flag that is given without one
@@ -326,8 +327,8 @@ def _make_parser(
             group.add_argument(flag(name), dest=name, help=text, **options)
     group = parser.add_argument_group("Help and settings files")
     group.add_argument("--config", metavar="FILE", help="YAML file of settings; flags override it")
-    if groups:
-        group.add_argument("-h", "--help", action="help", help="Show this help, with the defaults in force, and exit")
+    group.add_argument("-h", "--help", action="store_const", const="help", help="Show help, with defaults, and exit")
+    group.add_argument("--help-all", dest="help", action="store_const", const="help-all", help="Show all flags")
     return parser
 
 
@@ -338,18 +339,20 @@ def _help_text(name: str, field: Any, defaults: dict[str, Any]) -> str:
     return text.replace("%", "%%")
 
 
-def help_groups(cls: type[Settings]) -> dict[str, list[str]]:
+def help_groups(cls: type[Settings], shown: Collection[str] | None = None) -> dict[str, list[str]]:
     """Return title -> fields of the groups that --help shows: `most_used` first, the base classes' last.
 
     A field belongs to the class that declares it. The title is the class's docstring up to a period, colon or bracket.
+    shown: fields to show; unset: all.
     """
-    groups: dict[str, list[str]] = {"Most used": list(cls.most_used)} if cls.most_used else {}
+    left = [name for name in cls.model_fields if shown is None or name in shown]
+    most_used = [name for name in cls.most_used if name in left]
+    groups = {"Most used": most_used} if most_used else {}
     for base in cls.__mro__:
         inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
         fields = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
-        if fields:
-            title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
-            groups.setdefault(title, []).extend(name for name in cls.model_fields if name in fields)
+        if names := [name for name in left if name in fields]:
+            groups.setdefault(re.split("[.:(\n]", base.__doc__ or "")[0].strip(), []).extend(names)
     return groups
 
 

@@ -104,7 +104,7 @@ def test_05_prune_aware_training_learns_after_the_first_epoch(workspace):
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "adadelta"])
 def test_07_every_parameter_is_trained_and_clipped_once(optimizer, tmp_path):
     settings = tiny.compress_settings(task="sst-2", optimizer=optimizer, student_arch="rnn")
-    student = Student("rnn", settings.student(), 2, False)
+    student = Student("rnn", settings.part(StudentSettings), 2, False)
     held = [p for group in make_optimizer(settings, student).param_groups for p in group["params"]]
     assert len(held) == len({id(p) for p in held}) == len(list(student.parameters()))
     assert sum(p.dim() == 1 for p in held) == 6  # two biases a direction, two of the classifier

@@ -1,17 +1,19 @@
 """Settings of the scripts: defaults of each architecture, contradictions, old names, groups of --help."""
 
+import sys
 from typing import get_args
 
 import pytest
 
-from common.config import CONFIG_DIR, help_groups, load_yaml, parse_flags
+import compress
+from common.config import CONFIG_DIR, flag, help_groups, load_yaml, parse_flags
 from common.errors import UserError
 from common.teachers.settings import FinetuneSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.augmentation.settings import PreprocessSettings
 from compression.experiments.jobs import JOBS, Job
 from compression.inference.predict import PredictSettings
-from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import ORDER, READS, CompressSettings, defaults_for, reads
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
 
 
@@ -42,6 +44,69 @@ def test_help_shows_the_defaults_of_the_architecture_asked_for(capsys):
     assert "RoBERTa's byte-level pairs). (default: char)" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.fixture
+def helped(capsys, monkeypatch):
+    """A function from the words after compress.py to the settings whose flags it describes."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["compress.py", *words])
+        with pytest.raises(SystemExit) as stop:
+            compress.main()
+        assert stop.value.code == 0
+        lines = capsys.readouterr().out.splitlines()
+        flags = {line.split()[0].rstrip(",") for line in lines if line.startswith("  -")}
+        assert {"--config", "-h", "--help-all"} < flags
+        return {name for name in CompressSettings.model_fields if flag(name) in flags}
+
+    return run
+
+
+OF_ALL = set(CompressSettings.model_fields) - set().union(*READS.values())
+"""Settings that all actions read."""
+
+
+def test_every_other_setting_is_named_by_an_action_that_reads_it():
+    assert {"compression_actions", "task", "workspace", "loadbar", "force"} == OF_ALL
+    assert reads(ORDER) | OF_ALL == set(CompressSettings.model_fields)
+
+
+@pytest.mark.parametrize("action", ORDER)
+def test_help_of_an_action_has_the_usual_flags_and_help_all_has_all_that_it_reads(helped, action):
+    usual = helped(action, "--help")
+    assert usual == helped("--task", "sst-2", "--help", "--compression-actions", action)
+    assert "task" in usual
+    assert usual < helped(action, "--help-all") == reads([action]) | OF_ALL
+    assert len(usual) <= 25
+    assert len(usual) >= 15 or len(READS[action]) < 15
+
+
+def test_help_of_an_action_is_for_the_architecture_asked_for(helped):
+    assert {"layers", "heads"} < helped("distill", "--student-arch", "transformer", "--help")
+    assert not {"layers", "heads"} & helped("distill", "--student-arch", "bilstm", "--help")
+
+
+def test_help_of_several_actions_has_the_flags_of_each(helped):
+    assert helped("distill", "quantize", "pack", "--help") == helped("distill", "-h") | helped("quantize", "-h") | {
+        "reject"
+    }
+    assert helped("--help") == helped("--help-all") == set(CompressSettings.model_fields)
+
+
+def test_actions_may_be_the_first_words(monkeypatch):
+    def no_work(settings):
+        raise UserError(" ".join(settings.compression_actions))
+
+    monkeypatch.setattr("compression.shrinking.chain.compress", no_work)
+    for words in ("distill prune --task sst-2", "--compression-actions distill prune --task sst-2"):
+        monkeypatch.setattr(sys, "argv", ["compress.py", *words.split()])
+        with pytest.raises(UserError, match=r"^distill prune$"):
+            compress.main()
+    for words, message in (("distil --task sst-2", "--compression-actions: .*distil"), ("pack x.fwt", "x.fwt")):
+        monkeypatch.setattr(sys, "argv", ["compress.py", *words.split()])
+        with pytest.raises(UserError, match=message):
+            compress.main()
+
+
 @pytest.mark.parametrize("arch", get_args(StudentArch))
 @pytest.mark.parametrize("task", ["sst-2", "qqp"])
 def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
@@ -50,7 +115,7 @@ def test_every_shipped_student_builds_and_pairs_enlarge_it(arch, task):
         **{k: v for k, v in student_defaults(arch, False).items() if k in StudentSettings.model_fields}
     )
     larger = task == "qqp" and arch not in ("transformer", "recursive")  # which read a pair as one text
-    assert settings.student().cls_hidden_dim == (2 if larger else 1) * alone.cls_hidden_dim
+    assert settings.part(StudentSettings).cls_hidden_dim == (2 if larger else 1) * alone.cls_hidden_dim
     if larger and arch != "ffn":
         assert settings.encoder_hidden_dim > alone.encoder_hidden_dim
 

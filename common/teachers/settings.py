@@ -5,12 +5,10 @@ from typing import Any
 
 import pydantic
 
-from common.choices import unused_by
-from common.config import CONFIG_DIR, Settings, load_yaml, unused_fields
+from common.config import CONFIG_DIR, Settings, Uses, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
-from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
 
 LINEAR = "linear"
@@ -130,19 +128,15 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
 
-    def unused(self) -> dict[str, str]:
-        """Return the training settings if nothing is trained, and other settings without effect."""
+    def _uses(self) -> Uses:
         guidance = set(GuidanceSettings.model_fields)
         training = {*TeacherTraining.model_fields, *guidance, "teacher"}
-        return unused_fields(
-            *unused_by("loss", self.loss, LOSSES),
-            (self.teacher, guidance, "without --teacher"),
-            (not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"),
-            (not self.as_is, {*training, "seed", "cpu"} - {"max_tokens"}, "with --as-is: nothing is trained"),
-            (not self.ensemble, {*training, "arch", "seed", "cpu"}, "with --ensemble: nothing is trained"),
-            (not self.is_linear, {*training, "cpu"}, "with --arch linear"),
-            (not self.frozen, training - {"max_tokens", "precision", "fp16"}, "with --frozen"),
-        )
+        yield self.teacher, guidance, "without --teacher"
+        yield not self.adapters, ["freeze_embeddings"], "with --adapters: the encoder is frozen"
+        yield not self.as_is, {*training, "seed", "cpu"} - {"max_tokens"}, "with --as-is: nothing is trained"
+        yield not self.ensemble, {*training, "arch", "seed", "cpu"}, "with --ensemble: nothing is trained"
+        yield not self.is_linear, {*training, "cpu"}, "with --arch linear"
+        yield not self.frozen, training - {"max_tokens", "precision", "fp16"}, "with --frozen"
 
     @property
     def is_linear(self) -> bool:

@@ -4,8 +4,8 @@ from typing import Literal
 
 import pydantic
 
-from common.choices import described
-from common.config import Settings
+from common.choices import described, used_by
+from common.config import Settings, Uses
 from common.training.distillation_losses import LOSSES
 
 
@@ -19,3 +19,6 @@ class LogitsSettings(Settings):
     )
     temperature: float = pydantic.Field(3.0, gt=0)
     """Temperature of the softmax."""
+
+    def _uses(self) -> Uses:
+        yield from used_by("loss", self.loss, LOSSES)

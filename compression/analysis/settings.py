@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pydantic
 
-from common.config import flag, unused_fields
+from common.config import OneOrMore, Uses, flag
 from common.store.settings import StageSettings
 from compression.analysis import glue_baselines
 
@@ -44,7 +44,7 @@ class AnalyzeSettings(StageSettings):
     """Draw the share of parameters of each major part."""
     bytes: bool = False
     """List and draw where the bytes of a student's packed file go, tensor by tensor."""
-    attention: tuple[str, ...] = ()
+    attention: OneOrMore[str] = ()
     """Draw the attention maps of this text, or of both texts of a pair: of a teacher, or of a transformer student next
     to its teacher's layers."""
     save_pdf: bool = False
@@ -70,22 +70,14 @@ class AnalyzeSettings(StageSettings):
             raise ValueError(f"{flag(impossible[0])} needs weights; for --arch {self.arch}, only {known} are available")
         return self
 
-    def unused(self) -> dict[str, str]:
-        """Return the settings without effect: the seed, and those of pictures that are not asked for."""
-        return unused_fields(
-            (self._draws, ["out"], f"without {_DRAWING}"),
-            (self.attention, ["cpu"], "without --attention"),
-            (False, ["seed"], "on an analysis, which draws nothing"),
-        )
+    def _uses(self) -> Uses:
+        yield self._draws, ["out"], f"without {_DRAWING}"
+        yield self.attention, ["cpu"], "without --attention"
+        yield False, ["seed"], "on an analysis, which draws nothing"
 
     @property
     def _draws(self) -> bool:
         return any(getattr(self, name) for name in (*PICTURES, "bytes"))
-
-    @pydantic.field_validator("attention", mode="before")
-    @classmethod
-    def _one_text(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
 
     @property
     def is_baseline(self) -> bool:

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.choices import described, unused_by
-from common.config import Settings, flag, pairs, unused_fields
+from common.choices import described, used_by
+from common.config import Settings, Uses, flag, pairs
 from common.devices import Precision
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.store.settings import StageSettings
@@ -136,27 +136,24 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
             raise ValueError("--logits-to writes a Parquet file: give it the suffix .parquet")
         return self
 
-    def unused(self) -> dict[str, str]:
-        """Return the settings of actions that are not requested, and others without effect."""
+    def _uses(self) -> Uses:
         augments, reads = self.augment is not None, bool(self.generate_loss)
         method, runs = METHODS[self.augment] if self.augment else None, reads and not self.logits_from
         prepares = self.glue_preprocess or not (augments or reads)
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         reason = f"with --augment {self.augment}" if augments else "without --augment or --generate-loss"
-        return unused_fields(
-            *unused_by("launcher", self.launcher, LAUNCHERS),
-            (runs or (method and method.launches), [*LaunchSettings.model_fields, "cpu"], reason),
-            (reads or (method and method.reads_encoder), ["model_name", "teacher_arch"], reason),
-            *unused_by("augment", self.augment, METHODS),
-            (augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"),
-            (augments or prepares, ["seed"], "with --generate-loss alone"),
-            (runs, ["precision"], "without --generate-loss, or with --logits-from"),
-            (not self.logits_from, ["teacher_arch"], "with --logits-from"),
-            (runs and {"processed", "train"} & set(self.generate_loss), ["folds"], "without --generate-loss processed"),
-            (reads, ["logits_from", "logits_to"], "without --generate-loss"),
-            (prepares or self.augment == "tasks", ["data_dir"], "without --glue-preprocess"),
-            (prepares, ["validation"], "without --glue-preprocess"),
-        )
+        yield from used_by("launcher", self.launcher, LAUNCHERS)
+        yield runs or (method and method.launches), [*LaunchSettings.model_fields, "cpu"], reason
+        yield reads or (method and method.reads_encoder), ["model_name", "teacher_arch"], reason
+        yield from used_by("augment", self.augment, METHODS)
+        yield augments or names_rows, ["augmented"], "without --augment, or --generate-loss augmented"
+        yield augments or prepares, ["seed"], "with --generate-loss alone"
+        yield runs, ["precision"], "without --generate-loss, or with --logits-from"
+        yield not self.logits_from, ["teacher_arch"], "with --logits-from"
+        yield runs and {"processed", "train"} & set(self.generate_loss), ["folds"], "without --generate-loss processed"
+        yield reads, ["logits_from", "logits_to"], "without --generate-loss"
+        yield prepares or self.augment == "tasks", ["data_dir"], "without --glue-preprocess"
+        yield prepares, ["validation"], "without --glue-preprocess"
 
     @property
     def launch(self) -> Launcher:

@@ -95,7 +95,7 @@ class Distill(Step):
         """Return the step that the settings describe."""
         task = load_task(settings.task)
         # The user's own byte-pair files are inputs, identified by their content.
-        student = settings.student().model_copy(update={"bpe_model": None, "bpe_vectors": None})
+        student = settings.part(StudentSettings).model_copy(update={"bpe_model": None, "bpe_vectors": None})
         general = model_folder(settings.paths, GENERAL, settings.start_from) if settings.start_from else None
         return cls(
             task=task.name,

@@ -40,7 +40,7 @@ from compression.distillation.masking import Masked, MaskedStudent, at_chosen, m
 from compression.distillation.sentences import changed, divided
 from compression.distillation.settings import (
     AlignSettings,
-    DistillSettings,
+    PretrainFlags,
     PretrainSettings,
     SentenceTask,
     TrainSettings,
@@ -182,7 +182,7 @@ class Pretrain(Step):
         return history
 
 
-def pretrain(settings: DistillSettings) -> Path:
+def pretrain(settings: PretrainFlags) -> Path:
     """Build a general student and return its model folder; a finished run is reused, a stopped one is resumed.
 
     Raises UserError if the corpus has no text, or the teacher lacks what the settings require.
@@ -211,7 +211,7 @@ def pretrain(settings: DistillSettings) -> Path:
     step = Pretrain(
         seed=settings.seed,
         student_arch=settings.student_arch,
-        student=settings.student().model_copy(update={"vocab_size": len(vocabulary.pieces)}),
+        student=settings.part(StudentSettings).model_copy(update={"vocab_size": len(vocabulary.pieces)}),
         objective=settings.part(PretrainSettings).model_copy(update={"corpus": ()}),
         train=settings.part(TrainSettings),
         align=settings.part(AlignSettings).throughout() if settings.aligns else None,

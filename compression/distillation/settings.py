@@ -4,14 +4,13 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from common.config import OLD_NAMES, Settings
+from common.config import OLD_NAMES, OneOrMore, Settings, Uses
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
 from common.training.distillation_losses import LOSSES
 from common.training.settings import LogitsSettings
-from compression.runtime import ALIGNING, TRANSFORMERS
-from compression.students.settings import StudentArch, StudentSettings
+from compression.students.settings import ArchSettings, StudentFlags
 
 SentenceTask = Literal["order", "next"]
 THESIS_ARCHS = ("bilstm", "rnn", "ffn")
@@ -19,17 +18,11 @@ THESIS_ARCHS = ("bilstm", "rnn", "ffn")
 _ALIASES = {"hidden_dim": "encoder_hidden_dim", "embedding_rank": "embedding_dim"}
 
 
-def _words(value: Any) -> Any:
-    """Return one or several words or numbers as a tuple of strings: YAML may give bare ones."""
-    several = value if isinstance(value, list | tuple) else (value,)
-    return tuple(str(one) if isinstance(one, int) else one for one in several)
+Words = OneOrMore[Annotated[str, pydantic.BeforeValidator(lambda word: str(word) if isinstance(word, int) else word)]]
+"""One name or number, or several: YAML may give bare numbers."""
 
 
-Words = Annotated[tuple[str, ...], pydantic.BeforeValidator(_words)]
-"""One name or number, or several."""
-
-
-class NameSettings(Settings):
+class NameSettings(StageSettings):
     """Actions and names."""
 
     model_name: str | None = None
@@ -39,10 +32,6 @@ class NameSettings(Settings):
     recipe: Literal["thesis"] | None = None
     """thesis: other defaults of optimizer, learning rate, schedule, batch size and pooling, those of the thesis for its
     bilstm, rnn and ffn (configs/students/thesis)."""
-    hidden_dim: int | None = pydantic.Field(None, gt=0)
-    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
-    embedding_rank: int | None = pydantic.Field(None, gt=0)
-    """Width of the embedding, factorised where smaller than the layers' width: another name of --embedding-dim."""
 
     @classmethod
     def translate(cls, layer: dict[str, Any]) -> dict[str, Any]:
@@ -80,6 +69,10 @@ class RowsSettings(Settings):
         """Names of the augmented rows to learn from, without duplicates."""
         return () if self.only_original_data else tuple(dict.fromkeys(self.augmented))
 
+    def _uses(self) -> Uses:
+        augmented = ("augmented", "bootstrap_data_ratio", "min_confidence")
+        yield not self.only_original_data, augmented, "with --only-original-data"
+
 
 class InitSettings(Settings):
     """Initialisation."""
@@ -95,6 +88,9 @@ class InitSettings(Settings):
     """Train only adapters and classifier of a student that starts from a general one; they are saved separately."""
     init_from_teacher: Words = ()
     """Layers of the teacher that a transformer is initialised with: every-other, first, last, or numbers from 0."""
+
+    def _uses(self) -> Uses:
+        yield not self.start_from, ["init_from_teacher"], "with --start-from, which replaces the same weights"
 
 
 class AlignSettings(Settings):
@@ -152,6 +148,11 @@ class AlignSettings(Settings):
             raise ValueError("--align-throughout has no effect without --align-first: every epoch aligns")
         return self
 
+    def _uses(self) -> Uses:
+        yield self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"
+        yield self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"
+        yield self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"
+
     def throughout(self) -> "AlignSettings":
         """Return the settings with alignment in every epoch."""
         return self.model_copy(update={"align_first": 0, "align_throughout": False})
@@ -193,11 +194,9 @@ class TrainSettings(Settings):
     """Arithmetic of training: fp32, or bf16, which is faster where the hardware has it."""
 
 
-class LossSettings(LogitsSettings):
+class LossSettings(LogitsSettings, ArchSettings):
     """Distillation."""
 
-    student_arch: StudentArch = "bilstm"
-    """Student architecture. The thesis's old name emb-ffn means ffn."""
     prune_aware: bool = False
     """Prune gradually while distilling, to the targets that pruning would use."""
 
@@ -289,20 +288,16 @@ class PretrainSettings(Settings):
     def _check_sentences(self) -> "PretrainSettings":
         if self.sentence_order_weight and self.next_sentence_weight:
             raise ValueError("--sentence-order-weight and --next-sentence-weight exclude each other")
+        if self.window_overlap and self.join_texts:
+            raise ValueError("--window-overlap and --join-texts exclude each other")
         return self
+
+    def _uses(self) -> Uses:
+        yield self.output_weight != 0, ["output_temperature"], "with --output-weight 0"
 
 
 class DistillSettings(
-    NameSettings,
-    StudentSettings,
-    LossSettings,
-    RowsSettings,
-    TrainSettings,
-    InitSettings,
-    AlignSettings,
-    PruneSettings,
-    PretrainSettings,
-    StageSettings,
+    StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings, PruneSettings, NameSettings
 ):
     """Distillation."""
 
@@ -313,47 +308,16 @@ class DistillSettings(
     def _check_distillation(self) -> "DistillSettings":
         if self.recipe and self.student_arch not in THESIS_ARCHS:
             raise ValueError(f"--recipe thesis is for {', '.join(THESIS_ARCHS)} (got {self.student_arch})")
-        if self.student_arch == "conv" and self.pooling == "last":
-            raise ValueError("--pooling last: a convolution has no last state; use max")
-        if self.pooling in ("mean", "both") and self.student_arch != "ffn":
-            raise ValueError(f"--pooling {self.pooling} is for ffn (got {self.student_arch})")
-        if self.embedding_type == "ngrams" and self.student_arch != "ffn":
-            raise ValueError(f"--embedding-type ngrams is for ffn (got {self.student_arch})")
-        if self.attends:
-            how = f"--pair-encoder {self.pair_encoder}"
-            if self.student_arch not in ALIGNING:
-                raise ValueError(f"{how} is for {', '.join(ALIGNING)} (got {self.student_arch})")
-            if self.pooling == "last":
-                raise ValueError(f"--pooling last: {how} takes the maximum over tokens; use max")
-        if self.symmetric and self.student_arch in TRANSFORMERS:
-            raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in order")
-        if self.share != "none" and self.student_arch != "transformer":
-            has = "one layer" if self.student_arch == "recursive" else "no layers that could share a part"
-            raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
-        if not self.segments and self.student_arch not in TRANSFORMERS:
-            raise ValueError(f"--no-segments: a {self.student_arch} has no segment embeddings")
-        if self.head_dim and self.student_arch not in TRANSFORMERS:
-            raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
-        if self.window_overlap >= self.max_tokens:
-            raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
-        if self.window_overlap and self.join_texts:
-            raise ValueError("--window-overlap and --join-texts exclude each other")
-        if self.next_sentence_weight and self.batch_size == 1:
-            raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
-        if self.student_arch in TRANSFORMERS and not self.head_dim and self.encoder_hidden_dim % self.heads:
-            raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
         if self.adapter_tuning and (not self.start_from or not self.adapters):
             raise ValueError("--adapter-tuning needs --start-from (the frozen student) and --adapters (their width)")
         if self.average_epochs > 1 and self.prune_aware:
             raise ValueError("--average-epochs and --prune-aware exclude each other: zeros differ between epochs")
         if self.adapter_tuning and self.prune_aware:
             raise ValueError("--adapter-tuning and --prune-aware exclude each other: adapters leave weights unchanged")
-        if self.embedding_init != "vectors" and self.embedding_type not in ("bpe", "ngrams"):
-            raise ValueError(
-                f"--embedding-init {self.embedding_init} is for byte pairs and n-grams "
-                f"(--embedding-type is {self.embedding_type})"
-            )
-        if self.embedding_init == "logits" and self.labels_alone:
+        init = self.embedding_init
+        if init != "vectors" and self.embedding_type not in ("bpe", "ngrams"):
+            raise ValueError(f"--embedding-init {init} is for byte pairs and n-grams, not {self.embedding_type}")
+        if init == "logits" and self.labels_alone:
             raise ValueError("--embedding-init logits needs a teacher, but only labels are learned from")
         return self
 
@@ -362,6 +326,14 @@ class DistillSettings(
         """Whether the student learns from labels alone, without a teacher."""
         return self.alpha == 1 and self.only_original_data
 
-    def student(self) -> StudentSettings:
-        """Return the settings that build the student."""
-        return self.part(StudentSettings)
+
+class PretrainFlags(DistillSettings, PretrainSettings, StageSettings):
+    """Pre-training on plain text."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_windows(self) -> "PretrainFlags":
+        if self.window_overlap >= self.max_tokens:
+            raise ValueError(f"--window-overlap {self.window_overlap} must be less than --max-tokens {self.max_tokens}")
+        if self.next_sentence_weight and self.batch_size == 1:
+            raise ValueError("--next-sentence-weight takes the other texts from the batch: --batch-size 1 has none")
+        return self

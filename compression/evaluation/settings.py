@@ -5,7 +5,7 @@ from typing import Literal
 
 import pydantic
 
-from common.config import unused_fields
+from common.config import Uses
 from common.store.settings import StageSettings
 from compression.evaluation.packed import Runtime
 
@@ -43,12 +43,9 @@ class EvaluateSettings(StageSettings):
     json_: bool = False
     """Print the rows of results.json to stdout instead of a table."""
 
-    def unused(self) -> dict[str, str]:
-        """Return the flags without effect: those of packed files if none is scored, those of splits with a probe."""
-        return unused_fields(
-            (False, ["seed"], "on scores, which draw nothing"),
-            (not self.probe, ["split", "time"], "with --probe"),
-            (self.packed or self.time, ["runtime"], "without --packed or --time"),
-            (self.time, ["watts"], "without --time"),
-            (not self.packed, ["cpu"], "with --packed"),
-        )
+    def _uses(self) -> Uses:
+        yield False, ["seed"], "on scores, which draw nothing"
+        yield not self.probe, ["split", "time"], "with --probe"
+        yield self.packed or self.time, ["runtime"], "without --packed or --time"
+        yield self.time, ["watts"], "without --time"
+        yield not self.packed, ["cpu"], "with --packed"

@@ -14,8 +14,8 @@ from typing import BinaryIO
 import numpy as np
 import pydantic
 
-from common.config import nearest
-from common.data.readers.records import checked_delimiter
+from common.config import OneOrMore, nearest
+from common.data.readers.records import Delimiter
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.stopping import at_once
@@ -49,9 +49,9 @@ class PredictSettings(QuerySettings):
     """File to read; - or unset: stdin, with a prompt if that is a terminal."""
     format: Format | None = None
     """Format of the input; unset: by the file's suffix, else lines."""
-    columns: tuple[str, ...] = ()
+    columns: OneOrMore[str] = ()
     """Columns or keys of the sentence, or of both sentences of a pair; unset: those of the model's task."""
-    delimiter: str | None = None
+    delimiter: Delimiter | None = None
     """Delimiter of a CSV; unset: the most frequent of , ; tab | in its first line."""
     output: Path | None = None
     """File to write, only once it is complete; unset: stdout."""
@@ -75,16 +75,6 @@ class PredictSettings(QuerySettings):
     """Run on the CPU even if there is a GPU."""
     json_: bool = False
     """Write JSONL: the same as --output-format jsonl."""
-
-    @pydantic.field_validator("columns", mode="before")
-    @classmethod
-    def _one_column(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
-
-    @pydantic.field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, value: str | None) -> str | None:
-        return checked_delimiter(value)
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> PredictSettings:

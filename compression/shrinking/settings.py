@@ -1,18 +1,19 @@
 """Settings of compress.py: its actions on a student, in addition to the settings of distillation."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 
-from common.choices import described, unused_by
-from common.config import CONFIG_DIR, OLD_NAMES, Bytes, Settings, unused_fields
+from common.choices import described, one_of, used_by
+from common.config import CONFIG_DIR, OLD_NAMES, Bytes, Settings, Uses, flag
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace, default_root
-from common.training.distillation_losses import LOSSES
 from common.training.models import GENERAL, ModelConfig, model_folder, read_config
+from common.training.settings import LogitsSettings
 from compression.distillation.settings import (
     OF_UNITS,
     THESIS_ARCHS,
@@ -20,13 +21,14 @@ from compression.distillation.settings import (
     DistillSettings,
     InitSettings,
     LossSettings,
+    PretrainFlags,
     PretrainSettings,
     PruneSettings,
+    RowsSettings,
     TrainSettings,
 )
-from compression.runtime.shapes import TRANSFORMERS
 from compression.shrinking.choices import DECOMPOSITIONS, QUANTIZERS
-from compression.students.settings import StudentSettings, student_defaults
+from compression.students.settings import StudentFlags, student_defaults
 
 Action = Literal["pretrain", "distill", "factorize", "prune", "quantize", "pack", "export"]
 ORDER = get_args(Action)
@@ -54,6 +56,9 @@ class FactorizeSettings(Settings):
         if value > 1 and value != int(value):
             raise ValueError("a rank of 1 or more must be a whole number")
         return value
+
+    def _uses(self) -> Uses:
+        yield set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"
 
 
 class TuneSettings(Settings):
@@ -127,6 +132,12 @@ class QuantizeSettings(Settings):
             raise ValueError("--dq-classifier and --ptq-classifier exclude each other")
         return self
 
+    def _uses(self) -> Uses:
+        has_codes = self.chooses_bits or any((self.bits_of(part) or self.bits) < 16 for part in PARTS)
+        yield has_codes, ["granularity", "ranges"], "with --bits 16"
+        yield from used_by("quantizer", self.quantizer, QUANTIZERS)
+        yield self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"
+
     @property
     def chooses_bits(self) -> bool:
         """Whether bits are chosen for each matrix."""
@@ -146,13 +157,41 @@ class PackSettings(Settings):
     also to --max-bytes. Unset: each text gets a label."""
 
 
-_OF_TRANSFORMERS = ("heads", "head_dim", "segments", "intermediate_dim", "adapters")
-"""Settings that both kinds of transformers have."""
+def _fields(*classes: type[Settings]) -> set[str]:
+    return {name for cls in classes for name in cls.model_fields}
 
 
-class CompressSettings(  # bases in the order of --help
-    DistillSettings, QuantizeSettings, FactorizeSettings, TuneSettings, PackSettings, PretrainSettings, StageSettings
-):
+_BUILDING = {"model_name", "seed_name", "seed", "cpu"}  # of actions that build a student
+_OF_STUDENT = {"load_trained_model", "student_arch"}  # of actions on a finished student
+_SHRINKING = _BUILDING | _OF_STUDENT | {"tune_epochs"}
+_TEACHING = {"teacher", *AlignSettings.model_fields} - {"align_first", "align_throughout"}
+_EPOCHS = _fields(TrainSettings) - {"select_on", "average_epochs", "word_dropout"}
+_TEXT = _fields(RowsSettings) - {"min_confidence"}  # of counting tokens
+OF_TUNING = {"batch_size", "accumulate", "max_grad_norm", "precision", "select_on"}
+"""Settings of training that tuning has too."""
+READS: dict[str, set[str]] = {
+    "pretrain": _BUILDING | _fields(StudentFlags, PretrainSettings) | _EPOCHS | _TEACHING | {"init_from_teacher"},
+    "distill": _BUILDING
+    | _fields(StudentFlags, LossSettings, RowsSettings, TrainSettings, InitSettings, AlignSettings)
+    | {"teacher", "recipe"},
+    "factorize": _SHRINKING | _fields(FactorizeSettings) | _TEXT,
+    "prune": _SHRINKING | _fields(PruneSettings),
+    "quantize": _SHRINKING | _fields(QuantizeSettings),
+    "pack": _OF_STUDENT | _fields(PackSettings),
+    "export": _OF_STUDENT,
+    "prune_aware": _fields(PruneSettings) - {*OF_UNITS},
+    "tune_epochs": OF_TUNING | _fields(LogitsSettings, RowsSettings) | _TEACHING | {"tune_lr", "guide"},
+    "prune_vocabulary": _TEXT,
+    "max_bytes": {"select_on"},
+    "max_loss": {"select_on"},
+}
+"""Action, or setting that makes an action read more -> the settings read. All actions read those that are not here."""
+_OF_ACTIONS = set().union(*READS.values())
+_USUAL = {"model_name", "augmented", "prune_aware", "corpus", "masked_lm_weight", "output_weight"}
+"""Settings that --help of actions with many shows, in addition to `most_used` and those that have other defaults."""
+
+
+class CompressSettings(PretrainFlags, QuantizeSettings, FactorizeSettings, TuneSettings, PackSettings, StageSettings):
     """Actions and names."""
 
     most_used = (
@@ -173,28 +212,16 @@ class CompressSettings(  # bases in the order of --help
             raise ValueError("--compression-actions names an action twice")
         if list(actions) != sorted(actions, key=ORDER.index):
             raise ValueError(f"--compression-actions: the order is {', '.join(ORDER)}")
-        if "pretrain" in actions:
-            if len(actions) > 1:
-                raise ValueError(
-                    "--compression-actions pretrain cannot be combined with others; distil with --start-from later"
-                )
-            if self.load_trained_model or self.start_from:
-                raise ValueError(
-                    "pretrain starts from random weights or --init-from-teacher, "
-                    "not --load-trained-model or --start-from"
-                )
-            if self.teacher is None:
-                raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
-        elif "distill" in actions and self.load_trained_model:
-            raise ValueError(
-                "--load-trained-model starts from a finished student: leave distill out of --compression-actions"
-            )
-        elif "distill" not in actions and not self.load_trained_model:
+        if "pretrain" in actions and len(actions) > 1:
+            raise ValueError("pretrain cannot be combined with other actions; distil with --start-from later")
+        if "pretrain" in actions and self.teacher is None:
+            raise ValueError("pretrain needs --teacher: minilm, mpnet, a Hugging Face model's folder, or its name")
+        if "distill" in actions and self.load_trained_model:
+            raise ValueError("--load-trained-model starts from a finished student: leave distill out of the actions")
+        if {"pretrain", "distill"}.isdisjoint(actions) and not self.load_trained_model:
             raise ValueError("without distill, --load-trained-model must name the student to compress")
         if "prune" in actions and self.prune_movement and not self.tune_epochs:
-            raise ValueError(
-                "--prune-movement learns what to prune: give --tune-epochs, or --prune-aware when distilling"
-            )
+            raise ValueError("--prune-movement learns what to prune: give --tune-epochs, or distil with --prune-aware")
         return self
 
     @property
@@ -202,84 +229,39 @@ class CompressSettings(  # bases in the order of --help
         """Whether --tune-epochs align the student with the teacher."""
         return self.aligns and self.tune_epochs > 0 and self.guide == "teacher"
 
+    @classmethod
+    def shown(cls, values: dict[str, Any], everything: bool) -> set[str]:
+        """Return the settings that the given actions read, without actions all; of many, the usual ones."""
+        actions = [action for action in ORDER if action in (values.get("compression_actions") or ())]
+        if everything or not actions:
+            return set(cls.model_fields) - (_OF_ACTIONS - reads(actions or ORDER))
+        usual = _USUAL.union(cls.most_used, values)
+        return {"task"}.union(*(READS[name] if len(READS[name]) < 25 else READS[name] & usual for name in actions))
+
+    def _uses(self) -> Uses:
+        guided = ("teacher", "alpha", "min_confidence", *AlignSettings.model_fields)
+        pretrained, distilled = (action in self.compression_actions for action in ("pretrain", "distill"))
+        taught = pretrained or not self.labels_alone
+        yield taught, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"
+        yield self.guide == "teacher" or pretrained or distilled, guided, "with --guide student"
+        yield self.tune_epochs, ["rounding"], "without --tune-epochs"
+
     def unused(self) -> dict[str, str]:
-        """Return the settings that have no effect, among them those of actions that are not run."""
-        asked = {action: action in self.compression_actions for action in ORDER}
-        shrunk = asked["factorize"] or asked["prune"] or asked["quantize"]
-        tuned, distilled = shrunk and self.tune_epochs > 0, asked["distill"]
-        reads_text = (asked["prune"] and self.prune_vocabulary > 0) or asked["factorize"]
-        has_codes = self.chooses_bits or any((self.bits_of(part) or self.bits) < 16 for part in PARTS)
-        trained, guided = distilled or asked["pretrain"], self.guide == "teacher" or not tuned
-        of_action = "without --compression-actions "
-        both, distilling = of_action + "pretrain or distill", of_action + "distill"
-        learning = distilling + ("" if asked["pretrain"] else ", or --tune-epochs")
-        in_tuning = ("batch_size", "accumulate", "max_grad_norm", "precision")
-        widths, weights = ("hidden_dim", "embedding_rank"), set(PruneSettings.model_fields) - {*OF_UNITS}
-        arch, embedding = f"with --student-arch {self.student_arch}", f"with --embedding-type {self.embedding_type}"
-        labels_alone = self.labels_alone and not asked["pretrain"]
-        # If several reasons apply, the last one is reported: those of actions come after those of other flags.
-        return unused_fields(
-            (self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch),
-            (
-                self.student_arch != "ffn" or self.pooling != "last",
-                ["pooling"],
-                f"as last {arch}: give mean, max or both",
-            ),
-            (self.student_arch == "conv", ["kernel_width"], arch),
-            (self.student_arch == "transformer", ["layers", "share"], arch),
-            (self.student_arch == "recursive", ["iterations"], arch),
-            (self.student_arch in TRANSFORMERS, _OF_TRANSFORMERS, arch),
-            (self.embedding_type == "hash", ["hash_ratio"], embedding),
-            (self.embedding_type == "ngrams", ["ngrams"], embedding),
-            (self.embedding_type in ("bpe", "hash", "ngrams"), ["vocab_size"], embedding),
-            (self.embedding_type == "bpe", ["bpe_source", "bpe_model", "bpe_vectors"], embedding),
-            (not self.start_from, ["init_from_teacher"], "with --start-from, which replaces the same weights"),
-            (self.aligns_states, ["hidden_loss"], "without --align-hidden, --align-last or --align-embedding"),
-            (self.align_attention, ["attention_loss", "attention_states"], "without --align-attention"),
-            (self.align_hidden or self.align_attention, ["layer_map"], "without --align-hidden or --align-attention"),
-            *unused_by("loss", self.loss, LOSSES),
-            (not labels_alone, ["teacher", "loss", "temperature"], "with --alpha 1 --only-original-data"),
-            (
-                not self.only_original_data,
-                ["augmented", "bootstrap_data_ratio", "min_confidence"],
-                "with --only-original-data",
-            ),
-            (has_codes, ["granularity", "ranges"], "with --bits 16"),
-            *unused_by("quantizer", self.quantizer, QUANTIZERS),
-            (set(self.factorize) - {"embedding"}, ["decomposition"], "with --factorize embedding alone"),
-            (self.ptq_classifier, ["calibration_rows"], "without --ptq-classifier"),
-            (guided or distilled, ["teacher", "alpha"], "with --guide student"),
-            (tuned, ["tune_lr", "guide", "rounding"], "without --tune-epochs"),
-            (distilled or tuned, set(LossSettings.model_fields) - {"student_arch"}, learning),
-            (guided or distilled, ["min_confidence"], "with --guide student"),
-            (distilled or tuned, ["min_confidence"], learning),
-            (distilled or tuned or reads_text, ["downsample_data", "bootstrap_data_ratio"], learning),
-            (distilled or tuned or (asked["quantize"] and self.chooses_bits), ["select_on"], learning),
-            (distilled or tuned or reads_text, ["augmented", "only_original_data"], learning),
-            (trained or tuned, ["teacher", *in_tuning], both + ", or --tune-epochs"),
-            (trained, set(TrainSettings.model_fields) - {*in_tuning, "select_on"}, both),
-            (trained or guided, AlignSettings.model_fields, "with --guide student"),
-            (trained or tuned, AlignSettings.model_fields, both + ", or --tune-epochs"),
-            (trained, {*StudentSettings.model_fields, *widths}, both),
-            (distilled, ["recipe"], distilling),
-            (trained, ["init_from_teacher"], both),
-            (distilled, set(InitSettings.model_fields) - {"init_from_teacher"}, distilling),
-            (
-                distilled,
-                ["prune_aware", "align_first", "align_throughout", "average_epochs", "word_dropout"],
-                distilling,
-            ),
-            (self.output_weight != 0, ["output_temperature"], "with --output-weight 0"),
-            (asked["pretrain"], PretrainSettings.model_fields, of_action + "pretrain"),
-            (asked["factorize"], FactorizeSettings.model_fields, of_action + "factorize"),
-            (asked["prune"], OF_UNITS, of_action + "prune"),
-            (asked["prune"] or (distilled and self.prune_aware), weights, of_action + "prune, or --prune-aware"),
-            (asked["quantize"], QuantizeSettings.model_fields, of_action + "quantize"),
-            (asked["pack"], PackSettings.model_fields, of_action + "pack"),
-            (shrunk, TuneSettings.model_fields, of_action + "factorize, prune or quantize"),
-            (trained or shrunk, ["model_name"], "with files alone: they have their student's name"),
-            (trained or shrunk, ["seed", "cpu"], "with files alone: nothing is trained or drawn"),
-        )
+        """Return the settings that no action reads, and those without effect given the other values."""
+        unread = _OF_ACTIONS - reads(self.compression_actions, lambda name: getattr(self, name))
+        return super().unused() | {name: f"without {', or '.join(_readers(name))}" for name in unread}
+
+
+def reads(actions: Iterable[str], is_given: Callable[[str], object] = bool) -> set[str]:
+    """Return the settings that some actions read, and not all do. is_given: whether settings add to them; all may."""
+    read = set().union(*(READS[action] for action in actions))
+    return read.union(*(READS[name] for name in read & READS.keys() if is_given(name)))
+
+
+def _readers(name: str) -> list[str]:
+    actions = [action for action in ORDER if name in READS[action]]
+    flags = [flag(other) for other in READS if other not in ORDER and name in READS[other]]
+    return [f"--compression-actions {one_of(actions)}", *flags] if actions else flags
 
 
 def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
@@ -326,7 +308,7 @@ def _at_batch_size(usual: dict[str, Any], values: dict[str, Any]) -> dict[str, A
 
 def _recipe(config: ModelConfig) -> dict[str, Any]:
     """Return the settings of a student's distillation: tuning uses them unless flags override them."""
-    others = {name for group in (PruneSettings, PretrainSettings, StageSettings) for name in group.model_fields}
+    others = {name for group in (PruneSettings, StageSettings) for name in group.model_fields}
     recipe = {"student_arch": config.arch, "teacher": config.teacher, **config.distillation}
     recipe = {key: value for key, value in recipe.items() if key in DistillSettings.model_fields.keys() - others}
     return {**recipe, "seed": config.seed}  # which draws the same rows again

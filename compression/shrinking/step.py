@@ -41,7 +41,7 @@ from compression.distillation.settings import (
 )
 from compression.distillation.trainer import train_student
 from compression.packing import pack
-from compression.shrinking.settings import CompressSettings, TuneSettings
+from compression.shrinking.settings import OF_TUNING, CompressSettings, TuneSettings
 from compression.students.init import check_layers
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
@@ -165,11 +165,7 @@ class Tuning(Settings):
                 epochs=settings.tune_epochs,
                 patience=settings.tune_epochs,
                 lr=settings.tune_lr,
-                batch_size=settings.batch_size,
-                accumulate=settings.accumulate,
-                max_grad_norm=settings.max_grad_norm,
-                select_on=settings.select_on,
-                precision=settings.precision,
+                **settings.model_dump(include=OF_TUNING),
             ),
             align=settings.part(AlignSettings).throughout() if settings.aligns_tuning else None,
             guide=settings.guide,

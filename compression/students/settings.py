@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, load_yaml
-from compression.runtime.shapes import ARCHS, EMBEDDINGS, POOLINGS, SHARES
+from common.config import CONFIG_DIR, Settings, Uses, load_yaml
+from compression.runtime.shapes import ALIGNING, ARCHS, EMBEDDINGS, POOLINGS, SHARES, TRANSFORMERS
 
 StudentArch = Literal[ARCHS]
 Share = Literal[SHARES]
@@ -85,6 +85,68 @@ class StudentSettings(Settings):
         if self.kernel_width % 2 == 0:
             raise ValueError(f"--kernel-width: a window is centred at a token, so it is odd (got {self.kernel_width})")
         return self
+
+    def _uses(self) -> Uses:
+        embedding = f"with --embedding-type {self.embedding_type}"
+        yield self.embedding_type == "hash", ["hash_ratio"], embedding
+        yield self.embedding_type == "ngrams", ["ngrams"], embedding
+        yield self.embedding_type in ("bpe", "hash", "ngrams"), ["vocab_size"], embedding
+        yield self.embedding_type == "bpe", ["bpe_source", "bpe_model", "bpe_vectors"], embedding
+
+
+class ArchSettings(Settings):
+    """Distillation."""
+
+    student_arch: StudentArch = "bilstm"
+    """Student architecture. The thesis's old name emb-ffn means ffn."""
+
+
+class StudentFlags(StudentSettings, ArchSettings):
+    """Student: its architecture, its layers and its tokenizer."""
+
+    hidden_dim: int | None = pydantic.Field(None, gt=0)
+    """Width of a transformer's layers: another name of --encoder-hidden-dim."""
+    embedding_rank: int | None = pydantic.Field(None, gt=0)
+    """Width of the embedding, factorised where smaller than the layers' width: another name of --embedding-dim."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_arch(self) -> "StudentFlags":
+        if self.student_arch == "conv" and self.pooling == "last":
+            raise ValueError("--pooling last: a convolution has no last state; use max")
+        if self.pooling in ("mean", "both") and self.student_arch != "ffn":
+            raise ValueError(f"--pooling {self.pooling} is for ffn (got {self.student_arch})")
+        if self.embedding_type == "ngrams" and self.student_arch != "ffn":
+            raise ValueError(f"--embedding-type ngrams is for ffn (got {self.student_arch})")
+        if self.attends:
+            how = f"--pair-encoder {self.pair_encoder}"
+            if self.student_arch not in ALIGNING:
+                raise ValueError(f"{how} is for {', '.join(ALIGNING)} (got {self.student_arch})")
+            if self.pooling == "last":
+                raise ValueError(f"--pooling last: {how} takes the maximum over tokens; use max")
+        if self.student_arch in TRANSFORMERS:
+            if self.symmetric:
+                raise ValueError(f"--symmetric: a {self.student_arch} reads a pair as one text, in order")
+            if not self.head_dim and self.encoder_hidden_dim % self.heads:
+                raise ValueError(f"--heads {self.heads} does not divide the layers' width of {self.encoder_hidden_dim}")
+        elif not self.segments:
+            raise ValueError(f"--no-segments: a {self.student_arch} has no segment embeddings")
+        elif self.head_dim:
+            raise ValueError(f"--head-dim: a {self.student_arch} has no attention heads")
+        if self.share != "none" and self.student_arch != "transformer":
+            has = "one layer" if self.student_arch == "recursive" else "no layers that could share a part"
+            raise ValueError(f"--share {self.share}: a {self.student_arch} has {has}")
+        return self
+
+    def _uses(self) -> Uses:
+        arch = f"with --student-arch {self.student_arch}"
+        of_transformers = ("heads", "head_dim", "segments", "intermediate_dim", "adapters")
+        averages = self.student_arch == "ffn" and self.pooling == "last"
+        yield self.student_arch != "ffn", ["encoder_hidden_dim", "hidden_dim"], arch
+        yield self.student_arch == "conv", ["kernel_width"], arch
+        yield self.student_arch == "transformer", ["layers", "share"], arch
+        yield self.student_arch == "recursive", ["iterations"], arch
+        yield self.student_arch in TRANSFORMERS, of_transformers, arch
+        yield not averages, ["pooling"], f"as last {arch}: give mean, max or both"
 
 
 def student_defaults(arch: str, pair: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from compression.distillation.dataset import DistillationSet
 from compression.distillation.trainer import train_student
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import vocabulary_of
 from compression.tokenizers.unlearned import CharTokenizer
@@ -70,7 +71,7 @@ def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
             settings.epochs,
         )
     torch.manual_seed(1)
-    student = Student(settings.student_arch, settings.student(), task.outputs, task.pair, task.kind.by_word)
+    student = Student(settings.student_arch, settings.part(StudentSettings), task.outputs, task.pair, task.kind.by_word)
     rows = DistillationSet(split, logits, False)
     context = Context(work=folder / f"work{parts}", key="key", name="student", cache=folder / "cache")
     history = train_student(

@@ -22,6 +22,7 @@ from compression.shrinking.settings import CompressSettings
 from compression.students.batch import EncodedRows
 from compression.students.init import check_start, start_from_teacher
 from compression.students.scoring import encode_split
+from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary, vocabulary_of
@@ -47,7 +48,7 @@ def fresh(folder, pair=False, **more):
     given = {"task": "sst-2", "dropout": 0.0, "vocab_size": tokenizer.vocab_size, **SHAPE, **ALIGNED, **more}
     settings = CompressSettings(**given)
     torch.manual_seed(1)
-    return Student("transformer", settings.student(), 2, pair).eval(), settings, tokenizer
+    return Student("transformer", settings.part(StudentSettings), 2, pair).eval(), settings, tokenizer
 
 
 @pytest.mark.parametrize("compared", ["scores", "probabilities"])
@@ -62,7 +63,7 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
         return aligner.loss(student.traced(batch)[1], aligner.states(batch)).item()
 
     assert loss() > 0.1
-    start_from_teacher(student, settings.student(), range(2), folder)
+    start_from_teacher(student, settings.part(StudentSettings), range(2), folder)
     assert loss() < 1e-5
     with torch.no_grad():
         ours, theirs = student.traced(batch)[1], load_teacher(folder, CPU, torch.float32).states(SINGLE)

@@ -23,6 +23,7 @@ from compression.distillation.distill import Distill, distill
 from compression.shrinking.settings import CompressSettings
 from compression.students.init import layers_to_copy, start_from_teacher
 from compression.students.scoring import encode_split
+from compression.students.settings import StudentSettings
 from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
@@ -54,7 +55,7 @@ def fresh(teacher, pair=False, **more):
     tokenizer = teacher_vocabulary(teacher).tokenizer(40)
     settings = settings_of(**shape(teacher, vocab_size=tokenizer.vocab_size, **more))
     torch.manual_seed(1)
-    return Student(settings.student_arch, settings.student(), 2, pair).eval(), settings, tokenizer
+    return Student(settings.student_arch, settings.part(StudentSettings), 2, pair).eval(), settings, tokenizer
 
 
 def rows_of(prepared, task):
@@ -82,7 +83,7 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
         return aligner.loss(student.traced(batch)[1], aligner.states(batch)).item()
 
     assert loss() > 0.1
-    start_from_teacher(student, settings.student(), range(settings.layers), folder)
+    start_from_teacher(student, settings.part(StudentSettings), range(settings.layers), folder)
     assert loss() < 1e-6
     ours, theirs = traced(student, tokenizer, split), load_teacher(folder, CPU, torch.float32).states(split)
     assert torch.equal(ours.lengths, theirs.lengths)
@@ -187,7 +188,7 @@ def test_a_full_rank_factorisation_is_the_embedding_itself(teacher, prepared):
 
     def states(dim):
         student, settings, tokenizer = fresh(teacher, student_arch="recursive", iterations=1, embedding_dim=dim)
-        start_from_teacher(student, settings.student(), [0], teacher)
+        start_from_teacher(student, settings.part(StudentSettings), [0], teacher)
         return traced(student, tokenizer, rows_of(prepared, "sst-2")).hidden[-1]
 
     whole = states(width)

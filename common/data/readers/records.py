@@ -14,7 +14,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
+
+import pydantic
 
 from common.config import nearest
 from common.data.text import normalise
@@ -69,12 +71,15 @@ def kind_of(path: Path) -> str:
     return ".jsonl" if suffix in (".json", ".ndjson") else suffix
 
 
-def checked_delimiter(value: str | None) -> str | None:
-    """Return the delimiter of a flag: one character, or tab for a tab. Raises ValueError for another text."""
-    value = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
-    if value is not None and (len(value) != 1 or value in '"\r\n'):
+def _checked(value: str) -> str:
+    value = {"tab": "\t", r"\t": "\t"}.get(value, value)
+    if len(value) != 1 or value in '"\r\n':
         raise ValueError("one character, or tab")
     return value
+
+
+Delimiter = Annotated[str, pydantic.AfterValidator(_checked)]
+"""Type of a flag's delimiter: one character, or tab for a tab."""
 
 
 def is_missing(value: Any) -> bool:

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.config import Bytes, Settings
-from common.data.readers.records import checked_delimiter
+from common.config import Bytes, OneOrMore, Settings
+from common.data.readers.records import Delimiter
 from common.errors import UserError
 from common.kinds.registry import KINDS
 from common.seeds import DEFAULT_SEED
@@ -31,7 +31,7 @@ class FitFlags(WorkspaceSettings):
 
     text: tuple[str, ...] = ()
     """Column of texts, or two columns for pairs; unset: the column named text, or the only one with long texts."""
-    label: tuple[str, ...] = ()
+    label: OneOrMore[str] = ()
     """Column of labels, or of numbers; several columns are a label each, of which a row has any number (1 or 0, true or
     false, yes or no, x or empty); unset: the column named label, or the only other one with few values."""
     kind: Literal["auto", *KINDS] = "auto"
@@ -41,7 +41,7 @@ class FitFlags(WorkspaceSettings):
     the form O, B-X and I-X; answers in SQuAD's JSON, or in its three columns."""
     separator: str | None = pydantic.Field(None, min_length=1)
     """Separator of several labels in one cell, such as ", "; unset: | in CSV and TSV."""
-    delimiter: str | None = None
+    delimiter: Delimiter | None = None
     """Delimiter of a CSV or TSV; unset: the likeliest of , ; tab |, in a TSV a tab."""
     header: bool = True
     """The first line of a CSV or TSV has the columns' names; else they are called 1, 2, ..."""
@@ -55,7 +55,7 @@ class FitFlags(WorkspaceSettings):
     is in the file itself."""
     test: Path | None = None
     """File with the test rows, with the same columns; unset: a tenth of the rows, or more for a small file."""
-    max_bytes: tuple[Bytes, ...] = (32000,)
+    max_bytes: OneOrMore[Bytes] = (32000,)
     """Maximum size of the packed file, in bytes or as 32k; of several sizes, each gets a file."""
     tolerable: float = pydantic.Field(1.0, ge=0)
     """Of several sizes, the smallest is recommended whose score on validation is at most so many points below the
@@ -90,16 +90,6 @@ class FitFlags(WorkspaceSettings):
     """Exit with 1 if the result is no better than always the same label, or behind a baseline."""
     force: bool = False
     """Start over, even if the experiment is finished or was stopped."""
-
-    @pydantic.field_validator("delimiter")
-    @classmethod
-    def _one_character(cls, value: str | None) -> str | None:
-        return checked_delimiter(value)
-
-    @pydantic.field_validator("max_bytes", "label", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int | str) else value
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> "FitFlags":

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import pydantic
 
-from common.choices import described, unused_by
-from common.config import pairs, unused_fields
+from common.choices import described, used_by
+from common.config import Uses, pairs
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.store.settings import QuerySettings
 
@@ -38,9 +38,8 @@ class SweepSettings(QuerySettings):
     loadbar: bool = True
     """Show the progress board, with time left, and the progress bars of shared jobs."""
 
-    def unused(self) -> dict[str, str]:
-        """Return the settings that the launcher does not take."""
-        return unused_fields(*unused_by("launcher", self.launcher, LAUNCHERS))
+    def _uses(self) -> Uses:
+        yield from used_by("launcher", self.launcher, LAUNCHERS)
 
     @property
     def flags(self) -> dict[str, Any]:

@@ -52,15 +52,15 @@ def size_table(
     for group, teacher in pairs:
         scores = [group.metric(name) for name in metrics]
         if group.is_teacher:
-            own_class, size, target = "teachers", _weights(group.size("bytes_model")), ""
+            own_class, size, target = "teachers", _weights(group.mean("bytes_model")), ""
         else:
             packed = [row.get("bytes_packed") for row in group.rows]
             if None in packed:
                 raise UserError(f"{group.name}: a row has no bytes_packed, and the table is by the packed file")
-            own_class, size = size_class(max(packed), limits), human_bytes(group.size("bytes_packed"))
+            own_class, size = size_class(max(packed), limits), human_bytes(group.mean("bytes_packed"))
             wanted = {} if group.is_peer else targets.get(own_class, {})
             target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
-        numbers = [number_entry(group.size("parameters"))]
+        numbers = [number_entry(group.mean("parameters"))]
         numbers += [column.entry(group, teacher) for column in (*scored, *timed)]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():

@@ -41,8 +41,8 @@ class Column:
 
     name: in CSV files. heading: {than} stands for the teacher that a ratio is to; empty: only CSV files have the
     column. value: of a seed group and its teachers, None if unknown. text: shows a known value. tables: those with the
-    column: of models, of models on a terminal, of means ("pivot") and of the best students. note: how to read it; {by}
-    stands for the runtimes that were timed.
+    column: of models, of models on a terminal, of means ("pivot"; "printed": where the thesis has figures), and of the
+    best students. note: how to read it; {by} stands for the runtimes that were timed.
     """
 
     name: str
@@ -126,7 +126,7 @@ def _size(field: str, heading: str, *tables: str, unit: int = 1, note: str = "")
     return Column(
         name=field,
         heading=heading,
-        value=lambda group, _: group.size(field),
+        value=lambda group, _: group.mean(field),
         text=lambda value: f"{value / unit:,.{0 if unit == 1 else 1}f}",
         tables=("models", *tables),
         note=note,
@@ -149,7 +149,7 @@ def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) ->
     return Column(
         name=name,
         heading=heading,
-        value=lambda group, _: group.speed(name),
+        value=lambda group, _: group.mean("speed", name),
         text=_three_digits(unit),
         tables=("models", "pivot", *tables),
         note=note,
@@ -183,9 +183,9 @@ COLUMNS = [
     Column(
         "bytes",
         "Size, MB",
-        lambda group, _: group.size(group.disk_field),
+        lambda group, _: group.mean(group.disk_field),
         _megabytes,
-        tables=("pivot",),
+        tables=("pivot", "printed"),
         note="Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in "
         f"the thesis. {UNITS}",
     ),
@@ -195,7 +195,7 @@ COLUMNS = [
         "× smaller",
         lambda group, teacher: group.times_smaller(group.disk_field, teacher),
         ratio_text,
-        tables=("pivot",),
+        tables=("pivot", "printed"),
         note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",
     ),
     Column(METRICS, "", lambda group, _: None, tables=("models", "terminal")),
@@ -252,7 +252,7 @@ COLUMNS = [
 
 
 def columns_of(table: str, metrics: Iterable[str] = ()) -> list[Column]:
-    """Return the columns of a kind of table ('models', 'terminal', 'pivot' or 'best'), those of metrics included."""
+    """Return the columns of a kind of table (see `Column.tables`), those of metrics included."""
     columns = []
     for column in COLUMNS:
         if table in column.tables:

@@ -46,7 +46,7 @@ def _left_out(results: SplitResults) -> tuple[str, ...]:
     """Return the columns without which a table is narrow enough for a terminal."""
     other = GZIPPED if results.size_field == PACKED else PACKED
     cells = any(group.rows[0].get("cell") for group in results.groups)  # names of cells include their training
-    timed = any(group.speed(MILLISECONDS) for group in results.groups)
+    timed = any(group.mean("speed", MILLISECONDS) for group in results.groups)
     return (other, f"{other}_times_smaller", *(("trained_on",) if cells or timed else ()))
 
 
@@ -79,15 +79,15 @@ def summary(results: SplitResults) -> str:
         score = group.metric(metric)
         return f"{100 * score.mean:.2f}{unit}" if score else ""
 
-    field = results.size_field if best.size(results.size_field) else GZIPPED
-    size, teacher = best.size(field), results.teacher_of(best)
+    field = results.size_field if best.mean(results.size_field) else GZIPPED
+    size, teacher = best.mean(field), results.teacher_of(best)
     title = title.lower() if metric in ("accuracy", "agreement") else title
     how = "" if results.best_on_validation else f" (highest on {results.split})"
     text = f"Best student{how}: {best.label}, {title} {shown(best)}"
     text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
     if teacher and (ratio := best.times_smaller(field, teacher)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
-        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
+        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.mean('bytes_model') or 0)}"
         text += f": the student is {compared_text(ratio)}"
     return text + "."
 

@@ -93,7 +93,7 @@ def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[P
     """
     drawn = []
     for results in splits:
-        timed = any(group.speed(MILLISECONDS) for group in results.groups if not group.is_teacher)
+        timed = any(group.mean("speed", MILLISECONDS) for group in results.groups if not group.is_teacher)
         for metric in results.metrics:
             tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
             title = f"{results.task}, {results.split}"
@@ -111,12 +111,12 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
-            value, ratio, words = group.speed(cost), group.times_faster(teacher), ("faster", "slower")
+            value, ratio, words = group.mean("speed", cost), group.times_faster(teacher), ("faster", "slower")
             amount = f"{cost_text(cost, value)} for one text" if value else ""
         else:
             # A teacher has no packed file, so its weights file is used instead.
             field = "bytes_model" if group.is_teacher and results.size_field == PACKED else results.size_field
-            value, ratio, words = group.size(field), group.times_smaller(field, teacher), ("smaller", "larger")
+            value, ratio, words = group.mean(field), group.times_smaller(field, teacher), ("smaller", "larger")
             amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"

@@ -88,6 +88,11 @@ class Table:
         )
         return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
 
+    def with_values(self) -> Table:
+        """Return the table without columns that have no value in any line, except labels and means over seeds."""
+        known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
+        return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
+
     def of_columns(self, kept: Sequence[int]) -> Table:
         """Return the table with some of its columns. kept: their indices."""
 

@@ -8,6 +8,7 @@ runs/<id>/log.txt         its output
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 from common.config import Settings, build
@@ -95,6 +96,13 @@ class RunFolder:
             points_to(self.paths.model(record.task, name), key) and self.paths.get(key)
             for name, key in record.models.items()
         )
+
+    def elapsed(self) -> float:
+        """Return the seconds since a process began to execute the run; 0 if it has ended."""
+        try:
+            return max(0.0, time.time() - self.running.stat().st_mtime)
+        except OSError:
+            return 0.0
 
     def last_line(self) -> str:
         """Return the last non-empty line of the log, or an empty string."""

@@ -156,11 +156,11 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         scored = saved_rows(paths, task, folder, config)
         rows += [{**row, "run": str(folder)} for row in scored if row["validation"]]  # it may have been moved
         stale += not any(row["validation"] for row in scored)
-    counts = [
-        (stale, "without current scores: run evaluate.py for them"),
-        (on_test, "whose weights were selected on test: their test scores are too high"),
-    ]
-    notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]
+    why_left_out = {
+        "without current scores: run evaluate.py for them": stale,
+        "whose weights were selected on test: their test scores are too high": on_test,
+    }
+    notes = [f"left out: {n} student{'s' * (n > 1)} {why}" for why, n in why_left_out.items() if n]
     if not rows:
         raise UserError("; ".join([f"no student of {task.name} to choose from in {settings.workspace}", *notes]))
     return rows, notes
@@ -171,20 +171,17 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     candidates = []
     for splits in grouped(groups, lambda pair: str(sorted(str(row["config_hash"]) for row in pair[1].rows))).values():
-        by_split = dict(splits)
         group = splits[0][1]
-        sizes = [row[size] for row in group.rows if row.get(size) is not None]
-        scores = group.stat("validation", metric)
-        if scores is None or len(sizes) < len(group.rows):
+        scores, sizes = group.stat("validation", metric), [row.get(size) for row in group.rows]
+        if scores is None or None in sizes:
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
-        tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
         candidates.append(
             Candidate(
                 family=group.name,
                 bytes=max(sizes),
                 validation=scores,
-                test=tests,
+                test={split: score for split, one in splits if (score := one.metric(metric))},
                 measured={column.name: column.value(group, None) for column in columns_of("best")},
                 model=use["model"],
                 folder=use["run"],
@@ -206,17 +203,10 @@ def best_text(ranking: Ranking) -> str:
         lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes), one.bytes), *scores, *entries]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
-    if ranking.min_score is None:
-        order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
-    else:
+    order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
+    if ranking.min_score is not None:
         order = f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation"
         order += " (mean ± standard deviation over seeds)"
-    return "\n".join(
-        [
-            plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
-            "",
-            f"{order}; test scores chose nothing.",
-            *(f"Note: {note}." for note in ranking.notes),
-            f"Use {first.model}, the best seed on validation: {first.folder}",
-        ]
-    )
+    notes = [f"{order}; test scores chose nothing.", *(f"Note: {note}." for note in ranking.notes)]
+    use = f"Use {first.model}, the best seed on validation: {first.folder}"
+    return "\n".join([plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH), "", *notes, use])

@@ -143,13 +143,12 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
 
     def in_order(labels: Iterable[Labels], axes: Sequence[str]) -> list[Labels]:
         """Return the distinct labels in the order of the axes; labels that an axis does not have come last."""
-        ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
-        return sorted(
-            dict.fromkeys(labels),
-            key=lambda labels_of_line: [
-                rank.get(label, len(rank)) for rank, label in zip(ranks, labels_of_line, strict=True)
-            ],
-        )
+
+        def ranks(of_line: Labels) -> list[int]:
+            known = [list(order.get(axis, ())) for axis in axes]
+            return [(*k, label).index(label) for k, label in zip(known, of_line, strict=True)]
+
+        return sorted(dict.fromkeys(labels), key=ranks)
 
     tables = []
     for page in in_order(pages, others):

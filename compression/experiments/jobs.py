@@ -6,7 +6,6 @@ This module imports no heavy library; the functions that jobs call are in compre
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,9 +36,6 @@ JOBS: dict[str, type[StageSettings]] = {
 _DEFAULTS = {"finetune": teacher_defaults, "compress": student_defaults}
 """Defaults that depend on the given settings: a RoBERTa's recipe, a student's settings file."""
 _NOT_RECORDED = ("workspace", "cpu", "loadbar")
-
-to_plain = functools.partial(to_jsonable_python, fallback=str)
-"""Return settings in a form that JSON and sacred can store: paths as text, tuples as lists."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +127,12 @@ def with_task_path(file: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in the form of records and reports: without the workspace, the device and progress bars.
+    """Return settings as JSON and sacred can store them: without the workspace, the device and progress bars.
 
     The path of a task's file in the workspace is relative to it.
     """
-    recorded = {key: to_plain(value) for key, value in settings.items() if key not in _NOT_RECORDED}
+    plain = to_jsonable_python(settings, fallback=str)
+    recorded = {key: value for key, value in plain.items() if key not in _NOT_RECORDED}
     if str(recorded.get("task")).endswith(TASK_SUFFIXES):
         file = Workspace(settings.get("workspace", default_root())).relative(recorded["task"])
         recorded["task"] = recorded["task"] if Path(file).is_absolute() else file

@@ -71,12 +71,10 @@ def run(
             write_record(folder, experiment)
         teachers = run_shared(plan, launcher)
         runs = plan_runs(plan, teachers)
-        recorded = [
-            cell.as_record(task.id, teachers.get(cell.flags["task"]))
-            for cell, task in zip(plan.cells, runs, strict=True)
-        ]
+        pairs = zip(plan.cells, runs, strict=True)
+        recorded = tuple(cell.as_record(task.id, teachers.get(cell.flags["task"])) for cell, task in pairs)
         labels = recorded_labels(plan.workspace, {task: teachers.get(task) for task in plan.tasks}, plan.augmented)
-        experiment = experiment.model_copy(update={"runs": tuple(recorded), "labels": labels})
+        experiment = experiment.model_copy(update={"runs": recorded, "labels": labels})
         write_record(folder, experiment)
         try:
             _do_runs(plan.name, runs, launcher, retry_failed, board)

@@ -37,8 +37,7 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
 
 def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
     """Return an experiment's runs that have ended, with their records."""
-    runs = [run for run in record.runs if run.id]
-    return [(run, ended) for run in runs if (ended := RunFolder(paths, run.id).record())]
+    return [(run, ended) for run in record.runs if run.id and (ended := RunFolder(paths, run.id).record())]
 
 
 def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:

@@ -20,8 +20,7 @@ _LAST_LINES = 15
 def experiments(paths: Store) -> list[dict[str, Any]]:
     """Return every experiment of a workspace, the last changed first. A damaged record is listed with its error."""
     files = paths.root.glob(f"experiments/[!.]*/{RECORD_FILE}")
-    newest_first = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
-    return [_experiment(paths, file) for file in newest_first]
+    return [_experiment(paths, file) for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)]
 
 
 def _experiment(paths: Store, file: Path) -> dict[str, Any]:
@@ -93,9 +92,8 @@ def show(paths: Store, name: str) -> dict[str, Any]:
 def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
     """Return a run of an experiment with its status."""
     ended = RunFolder(paths, run.id).record() if run.id else None
-    seconds, error = (ended.seconds, ended.error) if ended else (None, None)
     known = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
-    return {**known, "seconds": seconds, "error": error}
+    return {**known, "seconds": ended and ended.seconds, "error": ended and ended.error}
 
 
 def show_text(shown: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from common.tables import shortened
@@ -88,12 +88,9 @@ def calibration_text(group: SeedGroup) -> str:
 
 def _bins(rows: Iterable[Row], field: str) -> Bins:
     """Return the non-empty bins of all rows together; empty if one of the rows has no bins."""
-    by_row: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
-    if not all(by_row):
-        return []
+    by_row = [(row.get("calibration") or {}).get(field) or () for row in rows]
     joined = []
-    for same in zip(*by_row, strict=True):
-        count = sum(int(n) for n, _, _ in same)
-        if count:
+    for same in zip(*by_row, strict=True) if all(by_row) else ():
+        if count := sum(int(n) for n, _, _ in same):
             joined.append((count, *(sum(one_bin[0] * one_bin[i] for one_bin in same) / count for i in (1, 2))))
     return joined

@@ -118,16 +118,13 @@ def best(settings: BestSettings) -> Ranking:
     if least is not None:
         good = [one for one in ranked if one.validation.mean >= least]
         if not good:
-            first = ranked[0]
-            raise UserError(
-                f"no student of {name} has {100 * least:g} on validation: "
-                f"the best is {first.family} with {first.validation.text} ({metric})"
-            )
+            best_one = f"the best is {ranked[0].family} with {ranked[0].validation.text} ({metric})"
+            raise UserError(f"no student of {name} has {100 * least:g} on validation: {best_one}")
         if len(good) < len(ranked):
             notes.append(f"{len(ranked) - len(good)} of {len(ranked)} families have less than {100 * least:g}")
         ranked = sorted(good, key=lambda one: (one.bytes, -one.validation.mean, one.family))
-    shown = tuple(ranked[: settings.top])
-    return Ranking(name, metric, settings.size, settings.max_bytes, least, shown, tuple(notes))
+    top = tuple(ranked[: settings.top])
+    return Ranking(name, metric, settings.size, settings.max_bytes, least, top, tuple(notes))
 
 
 def _least_score(settings: BestSettings, task: str, metric: str) -> float | None:

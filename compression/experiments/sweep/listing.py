@@ -31,15 +31,9 @@ def _experiment(paths: Store, file: Path) -> dict[str, Any]:
     except UserError as error:
         return {**named, "error": str(error)}
     counts = Counter(_status(paths, run) for run in record.runs)
-    return {
-        **named,
-        "kind": record.kind,
-        "made_from": record.definition,
-        "title": record.title,
-        "runs": len(record.runs),
-        **{status: counts[status] for status in ("finished", "failed", "running")},
-        "results": (file.parent / RESULTS_FILE).exists(),
-    }
+    by_status = {status: counts[status] for status in ("finished", "failed", "running")}
+    described = {"kind": record.kind, "made_from": record.definition, "title": record.title, "runs": len(record.runs)}
+    return {**named, **described, **by_status, "results": (file.parent / RESULTS_FILE).exists()}
 
 
 def _status(paths: Store, run: RecordedRun) -> str:
@@ -50,18 +44,12 @@ def experiments_text(listed: Sequence[dict[str, Any]]) -> str:
     """Return the list as a table."""
     if not listed:
         return "no experiments yet"
+    body = []
+    for one in listed:
+        kind, done = one.get("kind", "damaged"), f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
+        made_from = one.get("made_from", one.get("error", ""))
+        body.append([one["name"], kind, done, str(one.get("failed") or ""), one["changed"], made_from])
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
-    body = [
-        [
-            one["name"],
-            one.get("kind", "damaged"),
-            f"{one['finished']}/{one['runs']}" if one.get("runs") else "",
-            str(one.get("failed") or ""),
-            one["changed"],
-            one.get("made_from", one.get("error", "")),
-        ]
-        for one in listed
-    ]
     return text_table(header, body, [False, False, True, True, False, False])
 
 
@@ -103,20 +91,12 @@ def show_text(shown: dict[str, Any]) -> str:
     lines = [shown["title"], f"made from: {shown['definition']}"]
     lines += [f"{axis}: {', '.join(labels)}" for axis, labels in shown["axes"].items()]
     lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in shown["jobs"]]
+    body = []
+    for run in shown["runs"]:
+        cell, took = " ".join(run["cell"].values()), "" if run["seconds"] is None else duration(run["seconds"])
+        body.append([run["id"] or "", cell, str(run["seed"]), run["status"], took, run["error"] or ""])
     header = ("run", "cell", "seed", "status", "time", "error")
-    body = [
-        [
-            run["id"] or "",
-            " ".join(run["cell"].values()),
-            str(run["seed"]),
-            run["status"],
-            "" if run["seconds"] is None else duration(run["seconds"]),
-            run["error"] or "",
-        ]
-        for run in shown["runs"]
-    ]
-    if body:
-        lines += ["", text_table(header, body, [False, False, True, False, True, False])]
+    lines += ["", text_table(header, body, [False, False, True, False, True, False])] if body else []
     return "\n".join(lines)
 
 

@@ -166,8 +166,6 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
     if todo:
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
         with Board(name, shown, statuses, min(launcher.at_once(), len(todo)), board):
-            launcher.run(do_run, todo, nothing, _lost)
-
-
-def _lost(task: RunTask) -> None:
-    task.ended(error="its process died again and again (out of memory?)")
+            launcher.run(
+                do_run, todo, nothing, lambda task: task.ended("its process died again and again (out of memory?)")
+            )

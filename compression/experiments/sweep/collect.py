@@ -28,7 +28,7 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
     for run, ended in _ended(paths, record):
         if ended.status == "finished":
             try:
-                rows += [{**row, "cell": run.cell} for row in RunFolder(paths, ended.id).rows()]
+                rows += [{**row, "cell": run.cell} for row in read_results(RunFolder(paths, ended.id).results)]
             except UserError as error:
                 say(f"left out: {error}")
     write_results(file, rows)

@@ -12,6 +12,7 @@ from common.errors import UserError
 from common.store.store import Store
 from common.tables import text_table
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, RecordedRun, read_record
+from compression.experiments.report.results import read_results
 from compression.experiments.sweep.runs import RunFolder, duration
 
 _LAST_LINES = 15
@@ -72,7 +73,7 @@ def show(paths: Store, name: str) -> dict[str, Any]:
     return {
         **(record.model_dump(mode="json") if record else {"id": runs[0].name}),
         "status": folder.status(),
-        "rows": folder.rows() if folder.results.exists() else [],
+        "rows": read_results(folder.results) if folder.results.exists() else [],
         "log": log[-_LAST_LINES:],
     }
 

@@ -157,7 +157,8 @@ class RunTask:
         """Write the record of the run: finished, or failed if there is an error. fields: others that have changed."""
         status = "failed" if error else "finished"
         known = {"status": status, "error": error, "host": platform.node(), **fields}
-        self.folder.write(self.record.model_copy(update=known))
+        write_json(self.folder.file, self.record.model_copy(update=known).model_dump(mode="json"))
+        self.folder.running.unlink(missing_ok=True)
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:

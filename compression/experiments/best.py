@@ -191,7 +191,7 @@ def best_text(ranking: Ranking) -> str:
     """Return the ranking and the model to use as text for a terminal, at most 110 columns wide."""
     splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
     metric = metric_column(ranking.metric)
-    others = [c for c in columns_of("best") if any(one.measured[c.name] is not None for one in ranking.candidates)]
+    others = columns_of("best")
     names = [f"{ranking.size}, largest seed", f"validation {metric.heading}", *splits, *(c.heading for c in others)]
     lines = []
     for one in ranking.candidates:
@@ -206,4 +206,4 @@ def best_text(ranking: Ranking) -> str:
         order += " (mean ± standard deviation over seeds)"
     notes = [f"{order}; test scores chose nothing.", *(f"Note: {note}." for note in ranking.notes)]
     use = f"Use {first.model}, the best seed on validation: {first.folder}"
-    return "\n".join([plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH), "", *notes, use])
+    return "\n".join([plain_table(Table(ranking.task, heads, lines).with_values(), TERMINAL_WIDTH), "", *notes, use])

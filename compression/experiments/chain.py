@@ -17,6 +17,7 @@ from common.store.workspace import default_root
 from compression.experiments.jobs import (
     JOBS,
     Job,
+    Plan,
     check_jobs,
     check_known,
     job_class,
@@ -24,7 +25,6 @@ from compression.experiments.jobs import (
     settings_for,
     with_task_path,
 )
-from compression.experiments.plan import Plan
 from compression.experiments.report.record import ExperimentRecord, definition_files, described
 
 

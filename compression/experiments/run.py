@@ -21,8 +21,7 @@ from common.store.locks import only_one
 from common.tracking import check_observers
 from common.training.models import GENERAL, model_folder
 from compression.augmentation.label_shift import recorded_labels
-from compression.experiments.jobs import Job
-from compression.experiments.plan import Plan
+from compression.experiments.jobs import Job, Plan
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
 from compression.experiments.report.results import Row

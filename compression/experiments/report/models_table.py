@@ -99,17 +99,14 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        theirs = [quoted.get(shares.rows, {}) for shares in counted]
-        shown = [label for label in labels if any(label in quoted_of_rows for quoted_of_rows in theirs)]
         heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
-        heads += [Head((f"{label}, %, thesis (quoted)",), group="quoted") for label in shown]
-        compared = any(shares.agreement is not None for shares in counted)
-        heads += [Head(("Agreement with source label, %",))] if compared else []
+        heads += [Head((f"{label}, %, thesis (quoted)",), group="quoted") for label in labels]
+        heads.append(Head(("Agreement with source label, %",)))
         lines = []
-        for shares, quoted_of_rows in zip(counted, theirs, strict=True):
-            entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
-            entries += [number_entry(quoted_of_rows.get(label), ".1%") for label in shown]
-            entries += [number_entry(shares.agreement, ".2%")] if compared else []
-            lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
-        tables.append(Table(f"{task}, labels", heads, lines))
+        for shares in counted:
+            entries = [text_entry(shares.rows), number_entry(shares.count)]
+            entries += [number_entry(shares.shares.get(label), ".2%") for label in labels]
+            entries += [number_entry(quoted.get(shares.rows, {}).get(label), ".1%") for label in labels]
+            lines.append(Line([*entries, number_entry(shares.agreement, ".2%")]))
+        tables.append(Table(f"{task}, labels", heads, lines).with_values())
     return tables

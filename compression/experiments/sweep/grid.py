@@ -18,7 +18,9 @@ from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
 from compression.distillation.settings import RowsSettings
 from compression.experiments.jobs import (
+    Cell,
     Job,
+    Plan,
     check_jobs,
     check_known,
     recorded_settings,
@@ -26,7 +28,6 @@ from compression.experiments.jobs import (
     settings_for,
     with_task_path,
 )
-from compression.experiments.plan import Cell, Plan
 from compression.experiments.report.record import ExperimentRecord, definition_files, described
 from compression.experiments.sweep.grid_file import (
     RUN_FIELDS,

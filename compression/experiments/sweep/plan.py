@@ -17,8 +17,7 @@ from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.jobs import Job
-from compression.experiments.plan import Plan
+from compression.experiments.jobs import Job, Plan
 from compression.experiments.report.results import grouped
 from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.experiments.sweep.work import RunTask

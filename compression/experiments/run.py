@@ -164,7 +164,7 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
         )
     if todo:
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
-        with Board(name, shown, statuses, min(launcher.at_once(), len(todo)), board):
+        with Board(name, shown, min(launcher.at_once(), len(todo)), board):
             launcher.run(
                 do_run, todo, nothing, lambda task: task.ended("its process died again and again (out of memory?)")
             )

@@ -14,7 +14,7 @@ import pydantic
 from common.config import nearest
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.experiments.report.columns import COLUMNS, SPEEDS, metric_column
+from compression.experiments.report.columns import columns_of, metric_column
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
@@ -40,8 +40,7 @@ def size_table(
     targets, metrics = targets or {}, results.metrics
     scored = list(map(metric_column, metrics))
     pairs = [(group, results.teacher_of(group)) for group in results.groups]
-    speeds = [column for column in COLUMNS if column.name in SPEEDS]
-    timed = [column for column in speeds if any(column.value(*pair) for pair in pairs)]
+    timed = [column for column in columns_of("by_size") if any(column.value(*pair) for pair in pairs)]
     classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {point.name: point for point in quoted_points(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])

@@ -42,8 +42,9 @@ class Column:
 
     name: in CSV files. heading: {than} stands for the teacher that a ratio is to; empty: only CSV files have the
     column. value: of a seed group and its teachers, None if unknown. text: shows a known value. tables: those with the
-    column: of models, of models on a terminal, of means ("pivot"; "printed": where the thesis has figures), and of the
-    best students. note: how to read it; {by} stands for the runtimes that were timed.
+    column: of models, of models on a terminal, of means ("pivot"; "printed": where the thesis has figures), of the best
+    students, and of a task's models by size (docs/results). note: how to read it; {by} stands for the runtimes that
+    were timed.
     """
 
     name: str
@@ -137,7 +138,7 @@ def _smaller(field: str, heading: str, *tables: str) -> Column:
 
 
 def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) -> Column:
-    text, tables = functools.partial(_three_digits, unit=unit), ("models", "pivot", *tables)
+    text, tables = functools.partial(_three_digits, unit=unit), ("models", "pivot", "by_size", *tables)
     return Column(name, heading, lambda group, _: group.mean("speed", name), text, tables, note)
 
 
@@ -162,7 +163,6 @@ _ABOUT_MEMORY = "Peak memory is what loading the packed file and answering add t
 _ABOUT_FLOPS = "FLOPs are of an average row: two for each multiply-add of matrix products, and nothing else."
 METRICS = "metrics"
 """Name of the record in COLUMNS in whose place a table has the columns of its metrics."""
-SPEEDS = ("sentences_per_second", MILLISECONDS, "peak_memory", "flops", "times_faster")
 COLUMNS = [
     Column("model", "Model", lambda group, _: group.label, tables=("models", "terminal"), numeric=False),
     Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=("models", "terminal"), numeric=False),
@@ -214,7 +214,7 @@ COLUMNS = [
         heading="× faster{than}",
         value=lambda group, teacher: group.times_faster(teacher),
         text=ratio_text,
-        tables=("models", "terminal", "pivot"),
+        tables=("models", "terminal", "pivot", "by_size"),
         note="Times faster: the teacher's milliseconds for one divided by the model's.",
     ),
 ]

@@ -9,7 +9,7 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compression.experiments.sweep.plan import Estimator
-from compression.experiments.sweep.runs import Status, duration
+from compression.experiments.sweep.runs import duration
 from compression.experiments.sweep.work import RunTask
 
 POLL_SECONDS = 1.0
@@ -29,12 +29,10 @@ _ENDED = ("finished", "failed")
 class Board:
     """Context manager around a sweep's runs: shows a live table on a terminal, else prints a line as each run ends."""
 
-    def __init__(
-        self, name: str, runs: Sequence[RunTask], statuses: Mapping[str, Status], workers: int, shown: bool
-    ) -> None:
-        """runs: at least one run. statuses: run id -> status at the start."""
+    def __init__(self, name: str, runs: Sequence[RunTask], workers: int, shown: bool) -> None:
+        """runs: at least one run."""
         self._name, self._runs, self._workers = name, runs, workers
-        self._statuses = {run.id: statuses[run.id] for run in runs}
+        self._statuses = {run.id: run.folder.status() for run in runs}
         self._estimator = Estimator(runs[0].folder.paths, runs)
         self._screen = sys.stderr  # a run in this process redirects sys.stderr to its log
         self._live = shown and self._screen.isatty()

@@ -158,13 +158,10 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
     if all_runs:
         counts = Counter(statuses.values())
         same = f" ({len(all_runs) - len(runs)} cells are the same run as others)" if len(runs) < len(all_runs) else ""
-        say(
-            f"{len(all_runs)} runs{same}: {counts['finished']} finished before, {counts['failed']} failed, "
-            f"{len(todo)} to do"
-        )
+        ended = f"{counts['finished']} finished before, {counts['failed']} failed"
+        say(f"{len(all_runs)} runs{same}: {ended}, {len(todo)} to do")
     if todo:
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
+        lost = "its process died again and again (out of memory?)"
         with Board(name, shown, min(launcher.at_once(), len(todo)), board):
-            launcher.run(
-                do_run, todo, nothing, lambda task: task.ended("its process died again and again (out of memory?)")
-            )
+            launcher.run(do_run, todo, nothing, lambda task: task.ended(lost))

@@ -77,8 +77,7 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
             f"(seeds: {a} has {known} and {b} has {others})"
         )
     for name, keys in ((a, first), (b, second)):
-        others = [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]
-        if others:
+        if others := [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]:
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
     for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
@@ -214,14 +213,12 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
 
 def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]) -> _Pair | None:
     """Return both models' predictions, or None if one model no longer exists; its scores can still be compared."""
-    predictions = []
-    for row in pair:
-        scores = find_scores(settings.workspace, row)
-        if scores is None:
-            notes.append(f"the predictions of {row['model']} no longer exist: only scores of its pair are compared")
-            return None
-        predictions.append(read_predictions(scores, row))
-    return predictions[0], predictions[1]
+    scores = [find_scores(settings.workspace, row) for row in pair]
+    if None in scores:
+        gone = pair[scores.index(None)]["model"]
+        notes.append(f"the predictions of {gone} no longer exist: only scores of its pair are compared")
+        return None
+    return read_predictions(scores[0], pair[0]), read_predictions(scores[1], pair[1])
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:
@@ -255,5 +252,4 @@ def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
 
 
 def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the means of A's and of B's scores."""
     return statistics.fmean(a for a, _ in scores), statistics.fmean(b for _, b in scores)

@@ -121,18 +121,15 @@ class _Pivot:
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
         names = {(row["task"], row.get("teacher")) for row in rows}
         teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
-        points = [(task, point) for task in self._cells.tasks for point in reference.quoted_points(task)]
+        points = [(row["task"], point) for row in printed for point in reference.quoted_points(row["task"])]
         large = [_point_row(task, point) for task, point in points if point.name == reference.QUOTED_TEACHER]
         for of_kind, column, quoted in self._measured:
             tasks = self._kinds[of_kind]
-            if quoted:
-                tasks = {row["task"] for row in printed if row["task"] in tasks}
-                entries.append(column.entry(_of_tasks(printed, tasks), _of_tasks(large, tasks)))
-                continue
-            group = _of_tasks(rows, tasks, self._disk_field if kind == "student" else "bytes_model")
+            disk_field = self._disk_field if kind == "student" and not quoted else "bytes_model"
+            group = _of_tasks(printed if quoted else rows, tasks, disk_field)
             known = _comparable(group)
             self._incomparable |= not known
-            entries.append(column.entry(group, _of_tasks(teachers, tasks)) if known else _EMPTY)
+            entries.append(column.entry(group, _of_tasks(large if quoted else teachers, tasks)) if known else _EMPTY)
         entries.append(Entry("", str(on_test).lower()))
         for i, score in enumerate(scores):
             entries += [score, number_entry((packed or {}).get(i))]
@@ -159,8 +156,8 @@ class _Pivot:
             if column.quoted and cell.task:
                 figure = self._figure(cell, column)
                 scores.append(Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted") if figure else _EMPTY)
-                if figure and figure.size_bytes:
-                    printed.append({"task": figure.task, "bytes_model": figure.size_bytes})
+                sized = figure and figure.size_bytes
+                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if sized else []
             else:
                 mark = " †" if on_test[i] and scored_on_test != {True} else ""
                 mark += f" · {human_bytes(packed[i])}" if self._layout.sizes and packed.get(i) is not None else ""

@@ -58,15 +58,12 @@ def draw_reliability(results: SplitResults) -> Figure | None:
 
 def _draw(axes: Axes, group: SeedGroup) -> None:
     axes.plot([0, 100], [0, 100], color=_LIGHT, linewidth=1, zorder=1)
-    looks = (("bins_before", "softmax", _GREY, "none"), ("bins", "with temperature", _BLUE, _BLUE))
-    for field, name, colour, inside in looks:
-        bins = _bins(group.rows, field)
-        if not bins:
-            continue
+    before, after = _bins(group.rows, "bins_before"), _bins(group.rows, "bins")
+    looks = [(before, "softmax", _GREY, "none")] if before else []
+    for bins, name, colour, inside in (*looks, (after, "with temperature" if before else "softmax", _BLUE, _BLUE)):
         total = sum(count for count, _, _ in bins)
         across, up = ([100 * one_bin[i] for one_bin in bins] for i in (1, 2))
         areas = [8 + 160 * count / total for count, _, _ in bins]
-        name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
         axes.scatter(across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3)
     axes.set_title(

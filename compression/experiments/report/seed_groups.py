@@ -12,9 +12,10 @@ from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
 GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
-MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
+MEASURED = {GZIPPED: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
 """Sizes by which models are compared, and their names: the gzipped weights file, as in the thesis (bytes_model would
-not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs."""
+not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs; a teacher's is
+the weights file."""
 MILLISECONDS = "milliseconds_for_one"
 _GLUE = ("accuracy", "f1", "matthews", "pearson", "spearman")
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
@@ -171,12 +172,8 @@ class SplitResults:
 
         Students selected on test count only if all are.
         """
-        if not self._candidates:
-            return None
-        metric = self.metrics[0]
-        if self.best_on_validation:
-            return max(self._candidates, key=lambda group: group.mean("validation", metric))
-        return max(self._candidates, key=lambda group: group.metric(metric).mean)
+        scores = "validation" if self.best_on_validation else "metrics"
+        return max(self._candidates, key=lambda group: group.mean(scores, self.metrics[0]), default=None)
 
     @functools.cached_property
     def best_on_validation(self) -> bool:
@@ -199,11 +196,10 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
     """
     results = []
     for (task, split), scored in grouped(rows, lambda row: (row["task"], row["split"])).items():
-        groups = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
-        by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
-        results.append(
-            split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items()))
-        )
+        members = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+        by_seed = {key: {row.get("seed"): row for row in of_key} for key, of_key in members.items()}
+        groups = [SeedGroup(name, tuple(seeds.values())) for (name, *_), seeds in by_seed.items()]
+        results.append(split_results(task, split, groups))
     return results
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURED = {**MEASURED, "bytes_model": "of weights"}
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
 _MEASURES = {
     GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
@@ -118,7 +117,7 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
         else:
             # A teacher has no packed file, so its weights file is used instead.
             field = "bytes_model" if group.is_teacher and cost == PACKED else cost
-            value, measured = group.mean(field), _MEASURED[field]
+            value, measured = group.mean(field), MEASURED[field]
             ratio, words = group.times_smaller(field, teacher), ("smaller", "larger")
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"

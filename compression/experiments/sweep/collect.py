@@ -36,7 +36,6 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
 
 
 def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
-    """Return an experiment's runs that have ended, with their records."""
     return [(run, ended) for run in record.runs if run.id and (ended := RunFolder(paths, run.id).record())]
 
 

@@ -105,11 +105,9 @@ def best(settings: BestSettings) -> Ranking:
         notes.append(f"left out: {unknown} without {settings.size}, with the other seeds of their families")
     fitting = [one for one in families if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
-        smallest = min(families, key=lambda one: one.bytes)
-        raise UserError(
-            f"no student of {settings.task} fits {settings.max_bytes:,} bytes: "
-            f"the smallest is {smallest.family} with {smallest.bytes:,} ({settings.size})"
-        )
+        first = min(families, key=lambda one: one.bytes)
+        smallest = f"the smallest is {first.family} with {first.bytes:,} ({settings.size})"
+        raise UserError(f"no student of {settings.task} fits {settings.max_bytes:,} bytes: {smallest}")
     if len(fitting) < len(families):
         notes.append(f"{len(families) - len(fitting)} of {len(families)} families are larger than the budget")
     name = load_task(settings.task).name

@@ -72,10 +72,8 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
     if not pairs:
         seeds = [sorted({str(seed) for rows in side.values() for seed in rows}) for side in (first, second)]
         known, others = (", ".join(numbers) or "none" for numbers in seeds)
-        raise UserError(
-            f"{a} and {b} have no row of the same task, split and seed to compare "
-            f"(seeds: {a} has {known} and {b} has {others})"
-        )
+        seen = f"(seeds: {a} has {known} and {b} has {others})"
+        raise UserError(f"{a} and {b} have no row of the same task, split and seed to compare {seen}")
     for name, keys in ((a, first), (b, second)):
         if others := [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]:
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""

@@ -111,12 +111,9 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
     """Return a table for each combination of values of the axes, including `task`, that the layout leaves out."""
     laid_out = (*layout.rows, *layout.columns)
     by_stage = "stage" in laid_out
+    left_out = [axis for axis in record.axes if axis not in (*laid_out, "task")]
     others = [] if "task" in laid_out else ["task"]
-    others += [
-        axis
-        for axis in record.axes
-        if axis not in (*laid_out, "task") and not (by_stage and _only_actions_differ(record, axis))
-    ]
+    others += [axis for axis in left_out if not (by_stage and _only_actions_differ(record, axis))]
     pages: dict[Labels, dict[tuple[Labels, Labels], Cell]] = {}
 
     def cell_of(labels: dict[str, str]) -> Cell:

@@ -179,9 +179,8 @@ def csv_table(table: Table) -> str:
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = [(head.name or head.text, head.seeds) for head in table.heads]
-    header = [f"{name}{ending}" for name, seeds in names for ending in (_OF_SEEDS if seeds else ("",))]
-    writer.writerow(["kind", *header])
+    endings = [(head, ending) for head in table.heads for ending in (_OF_SEEDS if head.seeds else ("",))]
+    writer.writerow(["kind", *(f"{head.name or head.text}{ending}" for head, ending in endings)])
     for line in table.every:
         pairs = zip(table.heads, line.entries, strict=True)
         writer.writerow([line.kind, *(value for head, entry in pairs for value in _values(head, entry))])

@@ -37,8 +37,7 @@ from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare.comparison import CompareSettings, comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
-from compression.experiments.jobs import JOBS
-from compression.experiments.plan import Plan
+from compression.experiments.jobs import JOBS, Plan
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row

@@ -105,11 +105,9 @@ def best(settings: BestSettings) -> Ranking:
         notes.append(f"left out: {unknown} without {settings.size}, with the other seeds of their families")
     fitting = [one for one in families if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
-        smallest = min(families, key=lambda one: one.bytes)
-        raise UserError(
-            f"no student of {settings.task} fits {settings.max_bytes:,} bytes: "
-            f"the smallest is {smallest.family} with {smallest.bytes:,} ({settings.size})"
-        )
+        first = min(families, key=lambda one: one.bytes)
+        smallest = f"the smallest is {first.family} with {first.bytes:,} ({settings.size})"
+        raise UserError(f"no student of {settings.task} fits {settings.max_bytes:,} bytes: {smallest}")
     if len(fitting) < len(families):
         notes.append(f"{len(families) - len(fitting)} of {len(families)} families are larger than the budget")
     name = load_task(settings.task).name
@@ -118,16 +116,13 @@ def best(settings: BestSettings) -> Ranking:
     if least is not None:
         good = [one for one in ranked if one.validation.mean >= least]
         if not good:
-            first = ranked[0]
-            raise UserError(
-                f"no student of {name} has {100 * least:g} on validation: "
-                f"the best is {first.family} with {first.validation.text} ({metric})"
-            )
+            best_one = f"the best is {ranked[0].family} with {ranked[0].validation.text} ({metric})"
+            raise UserError(f"no student of {name} has {100 * least:g} on validation: {best_one}")
         if len(good) < len(ranked):
             notes.append(f"{len(ranked) - len(good)} of {len(ranked)} families have less than {100 * least:g}")
         ranked = sorted(good, key=lambda one: (one.bytes, -one.validation.mean, one.family))
-    shown = tuple(ranked[: settings.top])
-    return Ranking(name, metric, settings.size, settings.max_bytes, least, shown, tuple(notes))
+    top = tuple(ranked[: settings.top])
+    return Ranking(name, metric, settings.size, settings.max_bytes, least, top, tuple(notes))
 
 
 def _least_score(settings: BestSettings, task: str, metric: str) -> float | None:
@@ -156,11 +151,11 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
         scored = saved_rows(paths, task, folder, config)
         rows += [{**row, "run": str(folder)} for row in scored if row["validation"]]  # it may have been moved
         stale += not any(row["validation"] for row in scored)
-    counts = [
-        (stale, "without current scores: run evaluate.py for them"),
-        (on_test, "whose weights were selected on test: their test scores are too high"),
-    ]
-    notes = [f"left out: {number} student{'s' if number > 1 else ''} {why}" for number, why in counts if number]
+    why_left_out = {
+        "without current scores: run evaluate.py for them": stale,
+        "whose weights were selected on test: their test scores are too high": on_test,
+    }
+    notes = [f"left out: {n} student{'s' * (n > 1)} {why}" for why, n in why_left_out.items() if n]
     if not rows:
         raise UserError("; ".join([f"no student of {task.name} to choose from in {settings.workspace}", *notes]))
     return rows, notes
@@ -171,20 +166,17 @@ def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
     groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     candidates = []
     for splits in grouped(groups, lambda pair: str(sorted(str(row["config_hash"]) for row in pair[1].rows))).values():
-        by_split = dict(splits)
         group = splits[0][1]
-        sizes = [row[size] for row in group.rows if row.get(size) is not None]
-        scores = group.stat("validation", metric)
-        if scores is None or len(sizes) < len(group.rows):
+        scores, sizes = group.stat("validation", metric), [row.get(size) for row in group.rows]
+        if scores is None or None in sizes:
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
-        tests = {split: score for split, one in by_split.items() if (score := one.metric(metric))}
         candidates.append(
             Candidate(
                 family=group.name,
                 bytes=max(sizes),
                 validation=scores,
-                test=tests,
+                test={split: score for split, one in splits if (score := one.metric(metric))},
                 measured={column.name: column.value(group, None) for column in columns_of("best")},
                 model=use["model"],
                 folder=use["run"],
@@ -197,7 +189,7 @@ def best_text(ranking: Ranking) -> str:
     """Return the ranking and the model to use as text for a terminal, at most 110 columns wide."""
     splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
     metric = metric_column(ranking.metric)
-    others = [c for c in columns_of("best") if any(one.measured[c.name] is not None for one in ranking.candidates)]
+    others = columns_of("best")
     names = [f"{ranking.size}, largest seed", f"validation {metric.heading}", *splits, *(c.heading for c in others)]
     lines = []
     for one in ranking.candidates:
@@ -206,17 +198,10 @@ def best_text(ranking: Ranking) -> str:
         lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes), one.bytes), *scores, *entries]))
     heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
     first = ranking.candidates[0]
-    if ranking.min_score is None:
-        order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
-    else:
+    order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
+    if ranking.min_score is not None:
         order = f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation"
         order += " (mean ± standard deviation over seeds)"
-    return "\n".join(
-        [
-            plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH),
-            "",
-            f"{order}; test scores chose nothing.",
-            *(f"Note: {note}." for note in ranking.notes),
-            f"Use {first.model}, the best seed on validation: {first.folder}",
-        ]
-    )
+    notes = [f"{order}; test scores chose nothing.", *(f"Note: {note}." for note in ranking.notes)]
+    use = f"Use {first.model}, the best seed on validation: {first.folder}"
+    return "\n".join([plain_table(Table(ranking.task, heads, lines).with_values(), TERMINAL_WIDTH), "", *notes, use])

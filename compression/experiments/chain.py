@@ -17,6 +17,7 @@ from common.store.workspace import default_root
 from compression.experiments.jobs import (
     JOBS,
     Job,
+    Plan,
     check_jobs,
     check_known,
     job_class,
@@ -24,7 +25,6 @@ from compression.experiments.jobs import (
     settings_for,
     with_task_path,
 )
-from compression.experiments.plan import Plan
 from compression.experiments.report.record import ExperimentRecord, definition_files, described
 
 
@@ -110,12 +110,8 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     jobs = _in_order(dict(zip(kinds, flags, strict=True)))
     check_jobs(jobs, typed)
     words = " ".join(kinds)
-    record = ExperimentRecord(
-        name="-".join(kinds) if chain.name is None else chain.name,
-        title=words if chain.name is None else chain.name,
-        kind="chain",
-        definition=described(words, *flags),
-    )
+    name, title = ("-".join(kinds), words) if chain.name is None else (chain.name, chain.name)
+    record = ExperimentRecord(name=name, title=title, kind="chain", definition=described(words, *flags))
     return _plan(record, chain, jobs)
 
 
@@ -164,8 +160,8 @@ def _plan(record: ExperimentRecord, chain: ChainFlags, jobs: list[Job]) -> Plan:
 
 def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
     """Return whether the tasks of all jobs are tasks of pairs. jobs: the settings of each job."""
-    tasks = {str(job["task"]) for job in jobs if "task" in job}
-    return bool(tasks) and all(load_task(task).pair for task in tasks)
+    pairs = [load_task(str(job["task"])).pair for job in jobs if "task" in job]
+    return bool(pairs) and all(pairs)
 
 
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags, list[dict[str, Any]], list[str]]:

@@ -25,12 +25,9 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     task: the value of --task. rows: rows of the experiment's results.json.
     """
     loaded = load_task(task)
-    packed = [
-        (row, file)
-        for row in rows
-        if row["task"] == loaded.name and row.get("validation")
-        if (file := paths.packed(loaded.models_task, row["model"])).exists()
-    ]
+    scored = [row for row in rows if row["task"] == loaded.name and row.get("validation")]
+    files = [(row, paths.packed(loaded.models_task, row["model"])) for row in scored]
+    packed = [(row, file) for row, file in files if file.exists()]
     if not packed:
         return []
     _, best = max(packed, key=lambda pair: (next(iter(pair[0]["validation"].values())), -pair[0]["bytes_packed"]))

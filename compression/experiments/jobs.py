@@ -1,30 +1,31 @@
-"""Jobs: the stages of the other scripts, with settings built as the scripts build them.
+"""Jobs: the stages of the other scripts, with settings built as the scripts build them. Plans: what an experiment does.
 
-This module imports no heavy library; the functions that jobs call are in compression.experiments.run.
+This module imports no heavy library; the functions that jobs call are in compression.experiments.sweep.work.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from common.config import build, check_used, flag, further_defaults, nearest
-from common.data.tasks import TASK_SUFFIXES
+from common.data.tasks import TASK_SUFFIXES, load_task
 from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.settings import StageSettings
+from common.store.store import Store
 from common.store.workspace import Workspace, default_root
 from common.teachers.settings import FinetuneSettings, GuidanceSettings
 from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
-from compression.shrinking.settings import CompressSettings
+from compression.experiments.report.record import ExperimentRecord, RecordedRun
+from compression.shrinking.settings import Action, CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults
 
 JOBS: dict[str, type[StageSettings]] = {
@@ -37,9 +38,6 @@ JOBS: dict[str, type[StageSettings]] = {
 _DEFAULTS = {"finetune": teacher_defaults, "compress": student_defaults}
 """Defaults that depend on the given settings: a RoBERTa's recipe, a student's settings file."""
 _NOT_RECORDED = ("workspace", "cpu", "loadbar")
-
-to_plain = functools.partial(to_jsonable_python, fallback=str)
-"""Return settings in a form that JSON and sacred can store: paths as text, tuples as lists."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,12 +129,82 @@ def with_task_path(file: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in the form of records and reports: without the workspace, the device and progress bars.
+    """Return settings as JSON and sacred can store them: without the workspace, the device and progress bars.
 
     The path of a task's file in the workspace is relative to it.
     """
-    recorded = {key: to_plain(value) for key, value in settings.items() if key not in _NOT_RECORDED}
+    plain = to_jsonable_python(settings, fallback=str)
+    recorded = {key: value for key, value in plain.items() if key not in _NOT_RECORDED}
     if str(recorded.get("task")).endswith(TASK_SUFFIXES):
         file = Workspace(settings.get("workspace", default_root())).relative(recorded["task"])
         recorded["task"] = recorded["task"] if Path(file).is_absolute() else file
     return recorded
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A run: one cell of a grid with one seed. flags: its settings, without defaults; chains: see GridFile."""
+
+    labels: dict[str, str]
+    seed: int
+    flags: dict[str, Any]
+    chains: tuple[tuple[Action, ...], ...]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The run's compress jobs, one per chain."""
+        chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
+        return [Job("compress", {**self.flags, **chain}) for chain in chains]
+
+    def as_record(self, identity: str | None = None, teacher: str | None = None) -> RecordedRun:
+        """Return the run in the form of experiment.json. identity: None before its inputs exist."""
+        settings = recorded_settings(self.with_teacher(teacher))
+        settings.pop("model_name", None)  # derived from the other settings
+        return RecordedRun(id=identity, cell=self.labels, seed=self.seed, settings=settings)
+
+    def with_teacher(self, teacher: str | None) -> dict[str, Any]:
+        """Return the settings with a teacher, unless they name one."""
+        return {**({"teacher": teacher} if teacher else {}), **self.flags}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """An experiment ready to run: jobs, and then the runs of a grid; a chain has only jobs.
+
+    record: its description before anything has run. shared: task -> jobs to run before the task's runs; a chain's jobs
+    are in one list. augmented: names of the augmented rows. timing: settings of evaluate for timing the runs' models;
+    empty if they are not timed. threads: of a run.
+    """
+
+    record: ExperimentRecord
+    workspace: Store
+    shared: dict[str, list[Job]]
+    augmented: tuple[str, ...]
+    cells: tuple[Cell, ...] = ()
+    timing: dict[str, Any] = dataclasses.field(default_factory=dict)
+    observers: Sequence[str] = ()
+    threads: int = 1
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        self.workspace.experiment(self.name)  # raises UserError for a name that is not one word
+
+    @property
+    def name(self) -> str:
+        """Name of the experiment."""
+        return self.record.name
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that come first."""
+        return [job for jobs in self.shared.values() for job in jobs]
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks, as settings name them."""
+        return list(dict.fromkeys(part.flags["task"] for part in (*self.jobs, *self.cells)))
+
+    def __str__(self) -> str:
+        """Return the tasks and the jobs, one per line."""
+        tasks = dict.fromkeys(load_task(task).name for task in self.tasks)
+        return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])

@@ -21,8 +21,7 @@ from common.store.locks import only_one
 from common.tracking import check_observers
 from common.training.models import GENERAL, model_folder
 from compression.augmentation.label_shift import recorded_labels
-from compression.experiments.jobs import Job
-from compression.experiments.plan import Plan
+from compression.experiments.jobs import Job, Plan
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
 from compression.experiments.report.results import Row
@@ -71,12 +70,10 @@ def run(
             write_record(folder, experiment)
         teachers = run_shared(plan, launcher)
         runs = plan_runs(plan, teachers)
-        recorded = [
-            cell.as_record(task.id, teachers.get(cell.flags["task"]))
-            for cell, task in zip(plan.cells, runs, strict=True)
-        ]
+        pairs = zip(plan.cells, runs, strict=True)
+        recorded = tuple(cell.as_record(task.id, teachers.get(cell.flags["task"])) for cell, task in pairs)
         labels = recorded_labels(plan.workspace, {task: teachers.get(task) for task in plan.tasks}, plan.augmented)
-        experiment = experiment.model_copy(update={"runs": tuple(recorded), "labels": labels})
+        experiment = experiment.model_copy(update={"runs": recorded, "labels": labels})
         write_record(folder, experiment)
         try:
             _do_runs(plan.name, runs, launcher, retry_failed, board)
@@ -161,15 +158,10 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
     if all_runs:
         counts = Counter(statuses.values())
         same = f" ({len(all_runs) - len(runs)} cells are the same run as others)" if len(runs) < len(all_runs) else ""
-        say(
-            f"{len(all_runs)} runs{same}: {counts['finished']} finished before, {counts['failed']} failed, "
-            f"{len(todo)} to do"
-        )
+        ended = f"{counts['finished']} finished before, {counts['failed']} failed"
+        say(f"{len(all_runs)} runs{same}: {ended}, {len(todo)} to do")
     if todo:
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
-        with Board(name, shown, statuses, min(launcher.at_once(), len(todo)), board):
-            launcher.run(do_run, todo, nothing, _lost)
-
-
-def _lost(task: RunTask) -> None:
-    task.ended(error="its process died again and again (out of memory?)")
+        lost = "its process died again and again (out of memory?)"
+        with Board(name, shown, min(launcher.at_once(), len(todo)), board):
+            launcher.run(do_run, todo, nothing, lambda task: task.ended(lost))

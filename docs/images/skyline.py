@@ -40,14 +40,14 @@ def points() -> dict[str, Points]:
 
     def points_of(groups: dict[str, tuple[SeedGroup, Stat]]) -> Points:
         sizes = [groups[human_bytes(limit)] for limit in LIMITS]
-        sized = [("", group.size("bytes_packed"), 100 * score.mean) for group, score in sizes]
+        sized = [("", group.mean("bytes_packed"), 100 * score.mean) for group, score in sizes]
         return sorted(sized, key=lambda point: point[1])
 
     teacher, score = found.teacher
     return {
         "ours": points_of(found.students),
         "fasttext": points_of(found.peers),
-        "teacher": [("", teacher.size("bytes_model") or TEACHER_BYTES, 100 * score.mean)],
+        "teacher": [("", teacher.mean("bytes_model") or TEACHER_BYTES, 100 * score.mean)],
         "quoted": [(one.name, one.size_bytes, 100 * one.metrics[found.metric]) for one in found.encoders],
     }
 

@@ -87,7 +87,7 @@ def _overview(results: SplitResults, metric: str) -> Overview:
 
 def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where: str) -> bool:
     """Return whether a student is better on validation than another one in the same size class, `where`."""
-    scores = [one.validation(results.metrics[0]) for one in (group, other)]
+    scores = [one.mean("validation", results.metrics[0]) for one in (group, other)]
     if None in scores:
         both = f"{other.label} and {group.label} are both in {where}"
         raise UserError(f"{results.task}: {both}, but have no validation scores to choose by")
@@ -127,7 +127,7 @@ def overview_table(found: Sequence[Overview]) -> str:
                 Entry(f"{each.task}, {metric_heading(each.metric)}"),
                 *(_mean_entry(each.students.get(name)) for name in classes),
                 _mean_entry(each.teacher),
-                text_entry(f"{peer[1].text} ({human_bytes(peer[0].size('bytes_packed'))})" if peer else None),
+                text_entry(f"{peer[1].text} ({human_bytes(peer[0].mean('bytes_packed'))})" if peer else None),
                 text_entry(thesis),
                 *(number_entry(quoted.get(name), ".1f", 0.01) for name in encoders),
             ]
@@ -182,7 +182,7 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     def plot(groups: dict[str, tuple[SeedGroup, Stat]], label: str, colour: str, marker: str) -> None:
-        points = sorted((group.size("bytes_packed") or 0.0, score) for group, score in groups.values())
+        points = sorted((group.mean("bytes_packed") or 0.0, score) for group, score in groups.values())
         if points:
             spread = [100 * (score.sd or 0.0) for _, score in points]
             means = [100 * score.mean for _, score in points]
@@ -217,7 +217,7 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
 def described(found: Sequence[Overview]) -> str:
     """Return the contents of the picture as text, one point per line."""
     return "\n".join(
-        f"{each.task} {each.metric} {name} {human_bytes(group.size('bytes_packed'))}: {score.text}"
+        f"{each.task} {each.metric} {name} {human_bytes(group.mean('bytes_packed'))}: {score.text}"
         for each in found
         for name, groups in (("student", each.students), ("fastText", each.peers))
         for group, score in groups.values()

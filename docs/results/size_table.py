@@ -14,7 +14,7 @@ import pydantic
 from common.config import nearest
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.experiments.report.columns import COLUMNS, SPEEDS, metric_column
+from compression.experiments.report.columns import columns_of, metric_column
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
@@ -40,8 +40,7 @@ def size_table(
     targets, metrics = targets or {}, results.metrics
     scored = list(map(metric_column, metrics))
     pairs = [(group, results.teacher_of(group)) for group in results.groups]
-    speeds = [column for column in COLUMNS if column.name in SPEEDS]
-    timed = [column for column in speeds if any(column.value(*pair) for pair in pairs)]
+    timed = [column for column in columns_of("by_size") if any(column.value(*pair) for pair in pairs)]
     classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {point.name: point for point in quoted_points(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
@@ -52,15 +51,15 @@ def size_table(
     for group, teacher in pairs:
         scores = [group.metric(name) for name in metrics]
         if group.is_teacher:
-            own_class, size, target = "teachers", _weights(group.size("bytes_model")), ""
+            own_class, size, target = "teachers", _weights(group.mean("bytes_model")), ""
         else:
             packed = [row.get("bytes_packed") for row in group.rows]
             if None in packed:
                 raise UserError(f"{group.name}: a row has no bytes_packed, and the table is by the packed file")
-            own_class, size = size_class(max(packed), limits), human_bytes(group.size("bytes_packed"))
+            own_class, size = size_class(max(packed), limits), human_bytes(group.mean("bytes_packed"))
             wanted = {} if group.is_peer else targets.get(own_class, {})
             target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
-        numbers = [number_entry(group.size("parameters"))]
+        numbers = [number_entry(group.mean("parameters"))]
         numbers += [column.entry(group, teacher) for column in (*scored, *timed)]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():

@@ -289,7 +289,7 @@ def test_of_two_teachers_each_is_named_in_times_faster():
 
 
 def test_a_new_column_is_in_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    words = Column("words", "Words read", lambda group, _: group.size("words"), lambda value: f"{value:.0f} words")
+    words = Column("words", "Words read", lambda group, _: group.mean("words"), lambda value: f"{value:.0f} words")
     monkeypatch.setattr(columns, "COLUMNS", [*COLUMNS, words])
     rows = [{**of_row, "words": 421} for of_row in pivot_rows.scored(pivot_rows.ALPHA_0, 0.8, 0.9)]
     paths = write_report(tmp_path, rows, pivot_rows.SMALL)

@@ -19,7 +19,7 @@ from compression.evaluation.predictions import Predictions, find_scores, read_pr
 from compression.experiments.compare.comparison import CompareSettings, Comparison, Effect, Interval, Line, PairTest
 from compression.experiments.compare.significance import bootstrap, holm, mcnemar, paired_t
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
-from compression.experiments.report.results import Row, read_results
+from compression.experiments.report.results import Row, grouped, read_results
 from compression.experiments.report.seed_groups import actions_suffix, name_without_seed
 
 
@@ -72,13 +72,10 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
     if not pairs:
         seeds = [sorted({str(seed) for rows in side.values() for seed in rows}) for side in (first, second)]
         known, others = (", ".join(numbers) or "none" for numbers in seeds)
-        raise UserError(
-            f"{a} and {b} have no row of the same task, split and seed to compare "
-            f"(seeds: {a} has {known} and {b} has {others})"
-        )
+        seen = f"(seeds: {a} has {known} and {b} has {others})"
+        raise UserError(f"{a} and {b} have no row of the same task, split and seed to compare {seen}")
     for name, keys in ((a, first), (b, second)):
-        others = [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]
-        if others:
+        if others := [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]:
             more = f" and {len(others) - 3} more" if len(others) > 3 else ""
             notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
     for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
@@ -103,22 +100,17 @@ def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
             raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
     families = [{(name_without_seed(row), _key(row)) for row in rows} for rows in students]
     by_name = any(len(named) > len({key for _, key in named}) for named in families)
-    both = []
-    for rows in students:
-        keyed: _Rows = {}
-        for row in rows:
-            key = _key(row)
-            if by_name and not row.get("cell"):
-                key = key._replace(cell=(("model", name_without_seed(row)),))
-            keyed.setdefault(key, {})[row["seed"]] = row
-        both.append(keyed)
-    return both
+    keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in students]
+    return [{key: {row["seed"]: row for row in of_key} for key, of_key in side.items()} for side in keyed]
 
 
-def _key(row: Row) -> Key:
-    """Return a row's key. +q and +p+q are both the stage `quantized`, so the actions are taken from the name."""
-    cell = tuple(sorted((row.get("cell") or {}).items()))
-    return Key(row["task"], row["split"], actions_suffix(row) or row["stage"], cell)
+def _key(row: Row, by_name: bool = False) -> Key:
+    """Return a row's key. by_name: a row without a cell is of its family.
+
+    +q and +p+q are both the stage `quantized`, so the actions are taken from the name.
+    """
+    cell = row.get("cell") or ({"model": name_without_seed(row)} if by_name else {})
+    return Key(row["task"], row["split"], actions_suffix(row) or row["stage"], tuple(sorted(cell.items())))
 
 
 def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
@@ -130,9 +122,8 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]
     single = [[config.name for config in configs] for configs in members] == [[a], [b]]
     if single and seeds[0] != seeds[1]:
         seeds = [[f"{seeds[0][0]} / {seeds[1][0]}"]] * 2
-    both = []
-    for configs, names in zip(members, seeds, strict=True):
-        keyed: _Rows = {}
+    both: list[_Rows] = [{}, {}]
+    for keyed, configs, names in zip(both, members, seeds, strict=True):
         for config, seed in zip(configs, names, strict=True):
             rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
             if not rows:
@@ -143,7 +134,6 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]
             for row in rows:
                 if settings.split in (None, row["split"]):
                     keyed.setdefault(Key(task.name, row["split"]), {})[seed] = row
-        both.append(keyed)
     return both
 
 
@@ -169,9 +159,7 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
         tasks = [task for task, members in members_of.items() if members[i]]
         where.append(f"{name} is of {', '.join(tasks)}")
         if not tasks:
-            every = [config for configs in known.values() for config in configs]
-            names = {config.name for config in every} | set(map(_family, every))
-            near = nearest(name, names)
+            near = nearest(name, {text for configs in known.values() for c in configs for text in (c.name, _family(c))})
             raise UserError(f"no model and no family of models {name!r} in {settings.task or 'any task'}{near}{hint}")
     raise UserError(f"models of different tasks cannot be compared: {'; '.join(where)}")
 
@@ -192,10 +180,10 @@ def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row
         notes.append(f"no McNemar test or bootstrap for {key.task}: its rows do not have one label each")
     predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
     first = predictions[0]
-    effects = []
-    for name in sorted(common, key=lambda name: name != settings.metric):
-        scores = [(a["metrics"][name], b["metrics"][name]) for a, b in pairs]
-        effects.append(_effect(name, scores, settings.confidence, first))
+    effects = [
+        _effect(name, [(a["metrics"][name], b["metrics"][name]) for a, b in pairs], settings.confidence, first)
+        for name in sorted(common, key=lambda name: name != settings.metric)
+    ]
     tests = tuple(
         PairTest(seed, *mcnemar(*both))
         for seed, both in zip(by_seed, predictions, strict=True)
@@ -217,20 +205,18 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
         interval = paired_t(differences, confidence)
     elif pair is not None:
         interval = bootstrap(name, *pair, confidence, differences[0])
-    a, b = map(statistics.fmean, zip(*scores, strict=True))
+    a, b = _means(scores)
     return Effect(name, a, b, tuple(scores), interval)
 
 
 def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]) -> _Pair | None:
     """Return both models' predictions, or None if one model no longer exists; its scores can still be compared."""
-    predictions = []
-    for row in pair:
-        scores = find_scores(settings.workspace, row)
-        if scores is None:
-            notes.append(f"the predictions of {row['model']} no longer exist: only scores of its pair are compared")
-            return None
-        predictions.append(read_predictions(scores, row))
-    return predictions[0], predictions[1]
+    scores = [find_scores(settings.workspace, row) for row in pair]
+    if None in scores:
+        gone = pair[scores.index(None)]["model"]
+        notes.append(f"the predictions of {gone} no longer exist: only scores of its pair are compared")
+        return None
+    return read_predictions(scores[0], pair[0]), read_predictions(scores[1], pair[1])
 
 
 def _adjusted(lines: list[Line]) -> list[Line]:
@@ -255,15 +241,13 @@ def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
     mains = [line.effects[0] for line in lines]
     name = mains[0].metric if len({effect.metric for effect in mains}) == 1 else "mean of metrics"
     by_seed = [dict(zip(line.seeds, line.effects[0].scores, strict=True)) for line in lines]
-    scores = [
-        (
-            statistics.fmean(seed_scores[seed][0] for seed_scores in by_seed),
-            statistics.fmean(seed_scores[seed][1] for seed_scores in by_seed),
-        )
-        for seed in by_seed[0]
-        if all(seed in seed_scores for seed_scores in by_seed)
-    ]
+    in_all = [seed for seed in by_seed[0] if all(seed in of_line for of_line in by_seed)]
+    scores = [_means([of_line[seed] for of_line in by_seed]) for seed in in_all]
     if not scores:
-        a, b = statistics.fmean(effect.a for effect in mains), statistics.fmean(effect.b for effect in mains)
+        a, b = _means([(effect.a, effect.b) for effect in mains])
         return Effect(name, a, b, (), None)
     return _effect(name, scores, settings.confidence, None)
+
+
+def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.fmean(a for a, _ in scores), statistics.fmean(b for _, b in scores)

@@ -158,18 +158,17 @@ def _seeds(line: Line) -> str:
 def _lines(comparison: Comparison) -> str:
     alpha = 1 - comparison.confidence
     header = ["", "metric", "A", "B", "A − B", _certain(comparison), "seeds", "p", f"McNemar p < {alpha:.2g}"]
-    names = [{**o.cell, "stage": o.stage, "task": o.task, "split": o.split} for o in comparison.lines]
+    fields = [{**o.cell, "stage": o.stage, "task": o.task, "split": o.split} for o in comparison.lines]
     body = []
-    for line, names_of_line in zip(comparison.lines, names, strict=True):
-        main = line.effects[0]
-        sure = sum((test.p_holm or 0) < alpha for test in line.tests)
-        counted = f"{sure} of {len(line.tests)}" if line.tests else DASH
+    for line, of_line in zip(comparison.lines, fields, strict=True):
+        main, tests = line.effects[0], line.tests
+        counted = f"{sum((test.p_holm or 0) < alpha for test in tests)} of {len(tests)}" if tests else DASH
         # A line's name holds only the fields that differ between lines.
-        differing = [text for name, text in names_of_line.items() if any(other.get(name) != text for other in names)]
+        differing = [text for name, text in of_line.items() if any(other.get(name) != text for other in fields)]
         seeds = str(len(line.seeds))
         body.append([", ".join(differing), main.metric, *_numbers(main), seeds, _p(main.p_holm), counted])
     if overall := comparison.overall:
-        seeds = str(len(overall.scores)) if overall.scores else DASH
+        seeds = str(len(overall.scores) or DASH)
         body.append(["all", overall.metric, *_numbers(overall), seeds, _p(overall.p_value), ""])
     return _table(header, body, names=2)
 

@@ -51,7 +51,7 @@ def write_report(
             pictures += save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf"))
         for number, results in enumerate(splits, 1):
             if figure := draw_reliability(results):
-                pictures += save_figure(figure, folder, reliability_stem(number))
+                pictures += save_figure(figure, folder, f"reliability-{number}")
     texts = {
         "report.md": _markdown(record, splits, tables, extension),
         "report.html": render_page(record, rows, splits, tables, extension),
@@ -91,11 +91,6 @@ def filled(texts: Iterable[str]) -> str:
     return "\n".join(map(wrapper.fill, texts))
 
 
-def reliability_stem(number: int) -> str:
-    """Return the file name, without suffix, of a split's reliability picture. number: number of the split, from 1."""
-    return f"reliability-{number}"
-
-
 def _table_files(tables: list[Table]) -> dict[str, str]:
     """Return file name -> contents of the tables' own files."""
     texts: dict[str, str] = {}
@@ -128,9 +123,9 @@ def _markdown(
     models = [models_table(results) for results in splits]
     for table in (*(extension.tables if extension else ()), *label_tables(record), *models):
         parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
-    drawn = [(number, results.heading) for number, results in enumerate(splits, 1) if calibrated_groups(results)]
-    for number, heading in drawn:
-        parts += [f"![Reliability on {escape_markdown(heading)}]({reliability_stem(number)}.png)"]
+    for number, results in enumerate(splits, 1):
+        picture = f"![Reliability on {escape_markdown(results.heading)}](reliability-{number}.png)"
+        parts += [picture] if calibrated_groups(results) else []
     notes = dict.fromkeys(note for table in models for note in table.notes)
     parts += ["## How to read this", markdown_list(notes)] if splits else []
     # Four tildes, because nothing in JSON can close such a block.

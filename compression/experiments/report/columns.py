@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -41,8 +42,9 @@ class Column:
 
     name: in CSV files. heading: {than} stands for the teacher that a ratio is to; empty: only CSV files have the
     column. value: of a seed group and its teachers, None if unknown. text: shows a known value. tables: those with the
-    column: of models, of models on a terminal, of means ("pivot") and of the best students. note: how to read it; {by}
-    stands for the runtimes that were timed.
+    column: of models, of models on a terminal, of means ("pivot"; "printed": where the thesis has figures), of the best
+    students, and of a task's models by size (docs/results). note: how to read it; {by} stands for the runtimes that
+    were timed.
     """
 
     name: str
@@ -108,12 +110,9 @@ def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
         yield note.replace("{by}", by)
 
 
-def _three_digits(unit: float) -> Callable[[float], str]:
-    def text(value: float) -> str:
-        digits = sum(value / unit < limit for limit in (99.5, 9.95, 0.995, 0.0995))
-        return f"{value / unit:,.{digits}f}"
-
-    return text
+def _three_digits(value: float, unit: float = 1) -> str:
+    digits = sum(value / unit < limit for limit in (99.5, 9.95, 0.995, 0.0995))
+    return f"{value / unit:,.{digits}f}"
 
 
 def _megabytes(value: float) -> str:
@@ -123,14 +122,8 @@ def _megabytes(value: float) -> str:
 
 def _size(field: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
     """Return the column of a count or size of results.json. tables: with it, besides those of models."""
-    return Column(
-        name=field,
-        heading=heading,
-        value=lambda group, _: group.size(field),
-        text=lambda value: f"{value / unit:,.{0 if unit == 1 else 1}f}",
-        tables=("models", *tables),
-        note=note,
-    )
+    text = "{:,.0f}".format if unit == 1 else lambda value: f"{value / unit:,.1f}"
+    return Column(field, heading, lambda group, _: group.mean(field), text, ("models", *tables), note)
 
 
 def _smaller(field: str, heading: str, *tables: str) -> Column:
@@ -140,30 +133,36 @@ def _smaller(field: str, heading: str, *tables: str) -> Column:
         value=lambda group, teacher: group.times_smaller(field, teacher),
         text=ratio_text,
         tables=("models", *tables),
-        note="Times smaller: the teacher's bytes_model divided by the model's bytes_model, by its bytes_packed, and "
-        "(the thesis's measure) by its bytes_gzip.",
+        note=_ABOUT_SMALLER,
     )
 
 
 def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) -> Column:
-    return Column(
-        name=name,
-        heading=heading,
-        value=lambda group, _: group.speed(name),
-        text=_three_digits(unit),
-        tables=("models", "pivot", *tables),
-        note=note,
-    )
+    text, tables = functools.partial(_three_digits, unit=unit), ("models", "pivot", "by_size", *tables)
+    return Column(name, heading, lambda group, _: group.mean("speed", name), text, tables, note)
 
 
+_ABOUT_FILES = "bytes_model is the weights file, bytes_gzip that file gzipped."
+_ABOUT_PACKED = "bytes_packed is the packed file, with everything that a prediction needs."
+_ABOUT_SMALLER = (
+    "Times smaller: the teacher's bytes_model divided by the model's bytes_model, by its bytes_packed, and (the "
+    "thesis's measure) by its bytes_gzip."
+)
+_ABOUT_ECE = (
+    "ECE, the expected calibration error, is the mean absolute difference between probability and accuracy (Guo et "
+    "al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none."
+)
 _ABOUT_SPEED = (
     "Speeds are of CPU time on one thread, tokenizing included ({by}): sentences a second of up to 1,000 rows "
     "together, and the median milliseconds of 100 rows one by one."
 )
-_ABOUT_FILES = "bytes_model is the weights file, bytes_gzip that file gzipped."
+_ABOUT_ENERGY = (
+    "Energy is the mean of up to 1,000 rows: what the machine counts, or CPU time times a given power (watts)."
+)
+_ABOUT_MEMORY = "Peak memory is what loading the packed file and answering add to a process with the runtime."
+_ABOUT_FLOPS = "FLOPs are of an average row: two for each multiply-add of matrix products, and nothing else."
 METRICS = "metrics"
 """Name of the record in COLUMNS in whose place a table has the columns of its metrics."""
-SPEEDS = ("sentences_per_second", MILLISECONDS, "peak_memory", "flops", "times_faster")
 COLUMNS = [
     Column("model", "Model", lambda group, _: group.label, tables=("models", "terminal"), numeric=False),
     Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=("models", "terminal"), numeric=False),
@@ -173,47 +172,33 @@ COLUMNS = [
     _size("nonzero_parameters", "Nonzero"),
     _size("bytes_model", "bytes_model, KB", unit=1000, note=_ABOUT_FILES),
     _size(GZIPPED, "bytes_gzip, KB", "terminal", unit=1000, note=_ABOUT_FILES),
-    _size(
-        PACKED,
-        "bytes_packed, KB",
-        "terminal",
-        unit=1000,
-        note="bytes_packed is the packed file, with everything that a prediction needs.",
-    ),
+    _size(PACKED, "bytes_packed, KB", "terminal", unit=1000, note=_ABOUT_PACKED),
     Column(
-        "bytes",
-        "Size, MB",
-        lambda group, _: group.size(group.disk_field),
-        _megabytes,
-        tables=("pivot",),
+        name="bytes",
+        heading="Size, MB",
+        value=lambda group, _: group.mean(group.disk_field),
+        text=_megabytes,
+        tables=("pivot", "printed"),
         note="Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in "
         f"the thesis. {UNITS}",
     ),
     Column("bytes_of", "", lambda group, _: group.disk_field, tables=("pivot",)),
     Column(
-        "times_smaller",
-        "× smaller",
-        lambda group, teacher: group.times_smaller(group.disk_field, teacher),
-        ratio_text,
-        tables=("pivot",),
+        name="times_smaller",
+        heading="× smaller",
+        value=lambda group, teacher: group.times_smaller(group.disk_field, teacher),
+        text=ratio_text,
+        tables=("pivot", "printed"),
         note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",
     ),
     Column(METRICS, "", lambda group, _: None, tables=("models", "terminal")),
+    Column("ece", "ECE, %", lambda group, _: group.stat("ece"), score_text, ("models",), _ABOUT_ECE),
     Column(
-        "ece",
-        "ECE, %",
-        lambda group, _: group.stat("ece"),
-        score_text,
+        name="ece_before",
+        heading="ECE before calibration, %",
+        value=lambda group, _: group.stat("calibration", "ece_before"),
+        text=score_text,
         tables=("models",),
-        note="ECE, the expected calibration error, is the mean absolute difference between probability and accuracy "
-        "(Guo et al., 2017; 15 bins). Students use the temperature of their packed files; teachers have none.",
-    ),
-    Column(
-        "ece_before",
-        "ECE before calibration, %",
-        lambda group, _: group.stat("calibration", "ece_before"),
-        score_text,
-        ("models",),
     ),
     Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, ("models",)),
     Column(
@@ -229,30 +214,15 @@ COLUMNS = [
     _smaller(PACKED, "packed, ", "terminal"),
     _speed("sentences_per_second", "Sentences/s", _ABOUT_SPEED),
     _speed(MILLISECONDS, "ms for one", _ABOUT_SPEED, "terminal", "best"),
-    _speed(
-        "joules_for_one",
-        "mJ for one",
-        "Energy is the mean of up to 1,000 rows: what the machine counts, or CPU time times a given power (watts).",
-        unit=1e-3,
-    ),
-    _speed(
-        "peak_memory",
-        "Peak memory, MB",
-        "Peak memory is what loading the packed file and answering add to a process with the runtime.",
-        unit=1e6,
-    ),
-    _speed(
-        "flops",
-        "MFLOPs for one",
-        "FLOPs are of an average row: two for each multiply-add of matrix products, and nothing else.",
-        unit=1e6,
-    ),
+    _speed("joules_for_one", "mJ for one", _ABOUT_ENERGY, unit=1e-3),
+    _speed("peak_memory", "Peak memory, MB", _ABOUT_MEMORY, unit=1e6),
+    _speed("flops", "MFLOPs for one", _ABOUT_FLOPS, unit=1e6),
     Column(
-        "times_faster",
-        "× faster{than}",
-        lambda group, teacher: group.times_faster(teacher),
-        ratio_text,
-        tables=("models", "terminal", "pivot"),
+        name="times_faster",
+        heading="× faster{than}",
+        value=lambda group, teacher: group.times_faster(teacher),
+        text=ratio_text,
+        tables=("models", "terminal", "pivot", "by_size"),
         note="Times faster: the teacher's milliseconds for one divided by the model's.",
     ),
 ]
@@ -260,7 +230,7 @@ COLUMNS = [
 
 
 def columns_of(table: str, metrics: Iterable[str] = ()) -> list[Column]:
-    """Return the columns of a kind of table ('models', 'terminal', 'pivot' or 'best'), those of metrics included."""
+    """Return the columns of a kind of table (see `Column.tables`), those of metrics included."""
     columns = []
     for column in COLUMNS:
         if table in column.tables:

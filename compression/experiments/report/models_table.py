@@ -46,7 +46,7 @@ def _left_out(results: SplitResults) -> tuple[str, ...]:
     """Return the columns without which a table is narrow enough for a terminal."""
     other = GZIPPED if results.size_field == PACKED else PACKED
     cells = any(group.rows[0].get("cell") for group in results.groups)  # names of cells include their training
-    timed = any(group.speed(MILLISECONDS) for group in results.groups)
+    timed = any(group.mean("speed", MILLISECONDS) for group in results.groups)
     return (other, f"{other}_times_smaller", *(("trained_on",) if cells or timed else ()))
 
 
@@ -79,15 +79,15 @@ def summary(results: SplitResults) -> str:
         score = group.metric(metric)
         return f"{100 * score.mean:.2f}{unit}" if score else ""
 
-    field = results.size_field if best.size(results.size_field) else GZIPPED
-    size, teacher = best.size(field), results.teacher_of(best)
+    field = results.size_field if best.mean(results.size_field) else GZIPPED
+    size, teacher = best.mean(field), results.teacher_of(best)
     title = title.lower() if metric in ("accuracy", "agreement") else title
     how = "" if results.best_on_validation else f" (highest on {results.split})"
     text = f"Best student{how}: {best.label}, {title} {shown(best)}"
     text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
     if teacher and (ratio := best.times_smaller(field, teacher)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
-        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.size('bytes_model') or 0)}"
+        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.mean('bytes_model') or 0)}"
         text += f": the student is {compared_text(ratio)}"
     return text + "."
 
@@ -99,17 +99,14 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        theirs = [quoted.get(shares.rows, {}) for shares in counted]
-        shown = [label for label in labels if any(label in quoted_of_rows for quoted_of_rows in theirs)]
         heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
-        heads += [Head((f"{label}, %, thesis (quoted)",), group="quoted") for label in shown]
-        compared = any(shares.agreement is not None for shares in counted)
-        heads += [Head(("Agreement with source label, %",))] if compared else []
+        heads += [Head((f"{label}, %, thesis (quoted)",), group="quoted") for label in labels]
+        heads.append(Head(("Agreement with source label, %",)))
         lines = []
-        for shares, quoted_of_rows in zip(counted, theirs, strict=True):
-            entries = [number_entry(shares.shares.get(label), ".2%") for label in labels]
-            entries += [number_entry(quoted_of_rows.get(label), ".1%") for label in shown]
-            entries += [number_entry(shares.agreement, ".2%")] if compared else []
-            lines.append(Line([text_entry(shares.rows), number_entry(shares.count), *entries]))
-        tables.append(Table(f"{task}, labels", heads, lines))
+        for shares in counted:
+            entries = [text_entry(shares.rows), number_entry(shares.count)]
+            entries += [number_entry(shares.shares.get(label), ".2%") for label in labels]
+            entries += [number_entry(quoted.get(shares.rows, {}).get(label), ".1%") for label in labels]
+            lines.append(Line([*entries, number_entry(shares.agreement, ".2%")]))
+        tables.append(Table(f"{task}, labels", heads, lines).with_values())
     return tables

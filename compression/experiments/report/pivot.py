@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from common.tables import UNITS, human_bytes
+from compression.experiments.report import reference
 from compression.experiments.report.columns import columns_of, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
 from compression.experiments.report.pivot_layout import (
@@ -15,41 +16,29 @@ from compression.experiments.report.pivot_layout import (
     ScoreColumn,
     averaged,
     columns_of_scores,
-    defined_task,
     pivot_tables,
 )
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.reference import (
-    GZIPPED_TABLE,
-    QUOTED_TEACHER,
-    QuotedFigure,
-    QuotedPoint,
-    quoted_figures,
-    quoted_points,
-)
+from compression.experiments.report.reference import QuotedFigure, QuotedPoint
 from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import (
-    DASH,
     GZIPPED,
+    PACKED,
     SeedGroup,
     Stat,
     average_of_tasks,
-    mean,
     mean_over_splits,
     name_without_seed,
-    stat,
 )
-from compression.experiments.report.table import Entry, Group, Head, Line, Table, number_entry, plain_table
+from compression.experiments.report.table import Entry, Group, Head, Line, Table, number_entry, plain_table, text_entry
 
 SEEDS = 4
 """Runs behind each of the thesis's figures (table 7.1)."""
 SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
 """Names of axes on a terminal."""
-_PRINTED = ("bytes", "times_smaller")
-"""Columns that the thesis has, too."""
 AVERAGE = "average of tasks"
 """Heading of the mean over tasks."""
-_EMPTY = Entry(DASH)
+_EMPTY = text_entry(None)
 
 
 def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
@@ -60,10 +49,9 @@ def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
     """
     if record.table is None:
         return []
-    figures = quoted_figures(record.quote.table) if record.quote else []
+    figures = reference.quoted_figures(record.quote.table) if record.quote else []
     teachers = [row for row in rows if row.get("stage") == "teacher" and row.get("cell") is None]
-    tables = pivot_tables(rows, record, record.table)
-    return [_Pivot(table, record, figures, teachers).table() for table in tables]
+    return [_Pivot(table, record, figures, teachers).table() for table in pivot_tables(rows, record, record.table)]
 
 
 class _Pivot:
@@ -81,123 +69,117 @@ class _Pivot:
             if not column.quoted
             or any(self._figure(cell, column) for (_, label), cell in cells.cells.items() if label == column.labels)
         ]
-        self._kinds = _kinds(cells.tasks, "task" in record.table.columns)
+        self._kinds = cells.kinds("task" in record.table.columns)
+        self._measured = [
+            (kind, column, quoted)
+            for kind in self._kinds
+            for table, quoted in (("pivot", False), ("printed", True))
+            for column in columns_of(table)
+        ]
         stages = {row["stage"] for cell in cells.cells.values() for row in cell.rows}
-        quotes_gzipped = record.quote is not None and record.quote.table == GZIPPED_TABLE
+        quotes_gzipped = record.quote is not None and record.quote.table == reference.GZIPPED_TABLE
         self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
         self._incomplete = self._incomparable = False
 
     def table(self) -> Table:
         """Return the table."""
-        lines = [self._student(labels) for labels in self._cells.rows]
-        baselines = [*self._of_teachers(), *self._of_thesis()]
         heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
-        heads += [*self._measured_heads(), Head(("selected_on_test",), group="csv")]
+        for kind, column, quoted in self._measured:
+            title = column.heading.replace("{than}", "")
+            group: Group = "csv" if self._layout.sizes or not title else "quoted" if quoted else "size"
+            text = ", ".join([title, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
+            name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
+            heads.append(Head((text,), group=group, name=name))
+        heads.append(Head(("selected_on_test",), group="csv"))
         for column in self._columns:
             heads.append(Head(column.levels, group="quoted" if column.quoted else "", seeds=True))
             heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
         heads.append(Head((AVERAGE,)))
-        table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows))
-        known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
-        table = table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < table.labels])
+        lines = [self._student(labels) for labels in self._cells.rows]
+        baselines = list(self._baselines())
+        table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows)).with_values()
         return dataclasses.replace(table, notes=dict(self._notes(table)))
-
-    def _measured_heads(self) -> list[Head]:
-        """Return the headings of sizes and speeds, of each kind of task."""
-        heads = []
-        for kind in self._kinds:
-            prefix, ending = (f"{kind}_", f", {kind}") if kind else ("", "")
-            titles = [(column, column.heading.replace("{than}", "")) for column in columns_of("pivot")]
-            for column, title in titles:
-                group: Group = "csv" if self._layout.sizes or not title else "size"
-                heads.append(Head((f"{title}{ending}",), group=group, name=f"{prefix}{column.name}"))
-            for column, title in titles:
-                if column.name in _PRINTED:
-                    group = "csv" if self._layout.sizes else "quoted"
-                    text = f"{title}{ending}, thesis (quoted)"
-                    heads.append(Head((text,), group=group, name=f"{prefix}thesis_{column.name}"))
-        return heads
 
     def _line(
         self,
         labels: Labels,
         kind: str,
-        scores: Iterable[Entry],
-        rows: Iterable[Row],
-        figures: Sequence[QuotedFigure] = (),
+        scores: Sequence[Entry],
+        rows: Sequence[Row],
+        packed: Mapping[int, float] | None = None,
+        printed: Sequence[Row] = (),
         on_test: bool = False,
     ) -> Line:
-        """Return a line. rows: of its models, for sizes and speeds; figures: the thesis's of the same models."""
+        """Return a line. scores: an entry for each column of scores; packed: the bytes behind some of them.
+
+        rows: of its models, for sizes and speeds; printed: rows with the thesis's sizes of the same models.
+        """
         labels = (*labels, *[""] * (len(self._layout.rows) - len(labels)))
         # The last label gets a dagger if all weights were selected on test, and '(quoted)' in the thesis's rows.
         last = max((i for i, label in enumerate(labels) if label), default=0)
         mark = " †" * on_test + " (quoted)" * (kind == "quoted")
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
-        rows = list(rows)
         names = {(row["task"], row.get("teacher")) for row in rows}
         teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
-        printed = [{"task": f.task, "bytes_model": f.size_bytes} for f in figures if f.size_bytes]
-        for tasks in self._kinds.values():
-            group, teacher = _of_tasks(rows, tasks), _of_tasks(teachers, tasks)
-            if kind == "student":
-                group = dataclasses.replace(group, disk_field=self._disk_field)
+        points = [(row["task"], point) for row in printed for point in reference.quoted_points(row["task"])]
+        large = [_point_row(task, point) for task, point in points if point.name == reference.QUOTED_TEACHER]
+        for of_kind, column, quoted in self._measured:
+            tasks = self._kinds[of_kind]
+            disk_field = self._disk_field if kind == "student" and not quoted else "bytes_model"
+            group = _of_tasks(printed if quoted else rows, tasks, disk_field)
             known = _comparable(group)
-            self._incomparable |= bool(group.rows) and not known
-            entries += [column.entry(group, teacher) if known else _EMPTY for column in columns_of("pivot")]
-            quoted = _of_tasks(printed, tasks)
-            large = [_point_row(task, p) for task in tasks for p in quoted_points(task) if p.name == QUOTED_TEACHER]
-            teacher = _of_tasks(large, {row["task"] for row in quoted.rows})
-            entries += [column.entry(quoted, teacher) for column in columns_of("pivot") if column.name in _PRINTED]
-        scores = list(scores)
-        return Line([*entries, Entry("", str(on_test).lower()), *scores, self._average(scores[::2])], kind)
+            self._incomparable |= not known
+            entries.append(column.entry(group, _of_tasks(large if quoted else teachers, tasks)) if known else _EMPTY)
+        entries.append(Entry("", str(on_test).lower()))
+        for i, score in enumerate(scores):
+            entries += [score, number_entry((packed or {}).get(i))]
+        return Line([*entries, self._average(scores)], kind)
 
     def _average(self, scores: Sequence[Entry]) -> Entry:
-        """Return the average of a line's scores if the columns are tasks. scores: an entry for each column."""
+        """Return the average of a line's scores if the columns are tasks."""
         by_task: dict[str, dict[str, float | None]] = {}
         for column, entry in zip(self._columns, scores, strict=True):
             if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
-                by_task.setdefault(column.task, {})[column.metric] = entry.value.mean if entry.value else None
+                by_task.setdefault(column.task, {})[column.metric] = entry.sort
         return number_entry(average_of_tasks(by_task), ".2f", 0.01)
 
     def _student(self, labels: Labels) -> Line:
         cells = [self._cells.cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
-        stats = [self._stat(cell, column) for cell, column in zip(cells, self._columns, strict=True)]
+        pairs = list(zip(cells, self._columns, strict=True))
+        stats = [None if column.quoted else self._stat(cell.rows, column) for cell, column in pairs]
         on_test = [_on_test(cell.rows) for cell in cells]
         scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
         best = _best(self._columns, stats, on_test)
-        scores, quoted = [], []
-        for i, (cell, column) in enumerate(zip(cells, self._columns, strict=True)):
+        packed = {i: _of_tasks(cells[i].rows, self._cells.tasks).mean(PACKED) for i, score in enumerate(stats) if score}
+        scores, printed = [], []
+        for i, (cell, column) in enumerate(pairs):
             if column.quoted and cell.task:
                 figure = self._figure(cell, column)
-                quoted += [figure] if figure else []
-                value = Stat(figure.mean, figure.sd, SEEDS) if figure else None
-                scores += _score(Entry(figure.text if figure else DASH, value, "quoted"))
+                scores.append(Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted") if figure else _EMPTY)
+                sized = figure and figure.size_bytes
+                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if sized else []
             else:
-                marked = on_test[i] and scored_on_test != {True}
-                scores += self._planned(stats[i], cell, "best" if i in best else "", " †" * marked)
-        in_row = [
-            row for (row_labels, _), cell in self._cells.cells.items() if row_labels == labels for row in cell.rows
-        ]
-        return self._line(labels, "student", scores, in_row, quoted, scored_on_test == {True})
+                mark = " †" if on_test[i] and scored_on_test != {True} else ""
+                mark += f" · {human_bytes(packed[i])}" if self._layout.sizes and packed.get(i) is not None else ""
+                scores.append(self._planned(stats[i], len(cell.planned), "best" if i in best else "", mark))
+        of_line = [cell for (row_labels, _), cell in self._cells.cells.items() if row_labels == labels]
+        rows = [row for cell in of_line for row in cell.rows]
+        return self._line(labels, "student", scores, rows, packed, printed, scored_on_test == {True})
 
-    def _stat(self, cell: Cell, column: ScoreColumn) -> Stat | None:
-        """Return a metric over the seeds; a seed counts only if it has scores on all test splits of its task."""
-        if column.quoted or not cell.scored:
-            return None
-        splits = self._cells.metrics_and_splits(cell.task)[1]
-        means = [mean_over_splits(by_split.values(), splits) for by_split in cell.scored.values()]
-        return stat(row["metrics"].get(column.metric) for row in means if row)
-
-    def _planned(self, score: Stat | None, cell: Cell, kind: str, mark: str) -> list[Entry]:
-        """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if seeds are missing, and its size if laid out."""
-        planned, scored = len(cell.planned), score.n if score else 0
+    def _planned(self, score: Stat | None, planned: int, kind: str, mark: str) -> Entry:
+        """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if planned seeds are missing."""
+        scored = score.n if score else 0
         self._incomplete |= scored < planned
-        packed = mean(row.get("bytes_packed") for row in cell.rows)
-        if score is None:
-            return _score(_EMPTY)
-        text = score.text + (f" ({scored}/{planned})" if scored < planned else "") + mark
-        text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
-        return _score(Entry(text, score, kind), packed)
+        missing = f" ({scored}/{planned})" if scored < planned else ""
+        return Entry(score.text + missing + mark, score, kind) if score else _EMPTY
+
+    def _stat(self, rows: Sequence[Row], column: ScoreColumn) -> Stat | None:
+        """Return a metric over the seeds; a seed counts only if it has scores on all test splits of its task."""
+        if not column.quoted and rows:
+            splits = self._cells.metrics_and_splits(rows[0]["task"])[1]
+            by_seed = grouped(rows, lambda row: row.get("seed")).values()
+            rows = [row for of_seed in by_seed if (row := mean_over_splits(of_seed, splits))]
+        return SeedGroup("", tuple(rows)).metric(column.metric)
 
     def _figure(self, cell: Cell, column: ScoreColumn) -> QuotedFigure | None:
         """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
@@ -210,61 +192,45 @@ class _Pivot:
         ]
         return same[0] if len(same) == 1 else None
 
-    def _of_teachers(self) -> Iterator[Line]:
-        """Yield a line per teacher, with its score in all columns of its task; one per task if the rows have tasks."""
+    def _baselines(self) -> Iterator[Line]:
+        """Yield teachers, with scores in all columns of their tasks, then the thesis's baselines, in quoted columns."""
         tests = [row for row in self._teachers if str(row["split"]).startswith("test")]
-        by_name = grouped(tests, lambda row: self._baseline_name(name_without_seed(row), row["task"]))
-        for name, rows in by_name.items():
-            by_task: dict[str, Cell] = {}
-            for row in rows:
-                cell = by_task.setdefault(row["task"], Cell(row["task"], "teacher"))
-                cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
-            scores = []
-            for column in self._columns:
-                cell = by_task.get(column.task or rows[0]["task"], Cell("", ""))
-                score = self._stat(cell, column)
-                scores += _score(Entry(score.text, score) if score else _EMPTY)
-            yield self._line((name,), "teacher", scores, rows, on_test=_on_test(rows))
-
-    def _of_thesis(self) -> Iterator[Line]:
-        """Yield the thesis's baselines, with scores in the quoted columns."""
         quoted = [column for column in self._columns if column.quoted]
         tasks = dict.fromkeys(t for column in quoted for t in ([column.task] if column.task else self._cells.tasks))
-        points = [(task, point) for task in tasks for point in quoted_points(task) if point.baseline]
-        by_name = grouped(points, lambda pair: self._baseline_name(pair[1].name, pair[0]))
-        for name, pairs in by_name.items():
-            by_task = dict(pairs)
-            scores = []
-            for column in self._columns:
-                point = by_task.get(column.task or pairs[0][0]) if column.quoted else None
-                score = point.metrics.get(column.metric) if point else None
-                entry = _EMPTY if score is None else Entry(f"{100 * score:.2f}", Stat(score, None, 1), "quoted")
-                scores += _score(entry)
-            yield self._line((name,), "quoted", scores, [_point_row(task, point) for task, point in pairs])
+        points = [(task, point) for task in tasks for point in reference.quoted_points(task) if point.baseline]
+        for kind, rows in (("teacher", tests), ("quoted", [_point_row(task, point) for task, point in points])):
+            for name, of_line in grouped(rows, self._baseline_name).items():
+                scores = []
+                for column in self._columns:
+                    of_task = [row for row in of_line if row["task"] == (column.task or of_line[0]["task"])]
+                    score = self._stat(of_task, column) if column.quoted == (kind == "quoted") else None
+                    scores.append(Entry(score.text, score, "quoted" * column.quoted) if score else _EMPTY)
+                yield self._line((name,), kind, scores, of_line, on_test=_on_test(of_line))
 
-    def _baseline_name(self, name: str, task: str) -> str:
-        return name if all(column.task for column in self._columns) else f"{name}, {task}"
+    def _baseline_name(self, row: Row) -> str:
+        name = name_without_seed(row)
+        return name if all(column.task for column in self._columns) else f"{name}, {row['task']}"
 
     def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
         """Yield notes on how to read the table, and the columns they are about."""
         entries = [entry for line in table.every for entry in line.entries]
         sizes = {head.name for head in table.heads if head.group == "size"}
-        text = "Scores are means over seeds ± the sample standard deviation (n − 1), all times 100."
-        yield text + (" (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""), ""
+        shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
+        rows = [row for cell in self._cells.cells.values() for row in cell.rows]
+        several = [splits for task in self._cells.tasks if len(splits := self._cells.metrics_and_splits(task)[1]) > 1]
+        means = [f"{averaged('accuracy', s)}: a seed's score is the mean over {' and '.join(s)}." for s in several]
+        missing = " (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""
+        yield f"Scores are means over seeds ± the sample standard deviation (n − 1), all times 100.{missing}", ""
         if any(entry.kind == "best" for entry in entries):
             yield "Bold: the best mean of a row, of each metric; all that show the same number.", ""
-        for splits in dict.fromkeys(self._cells.metrics_and_splits(task)[1] for task in self._cells.tasks):
-            if len(splits) > 1:
-                yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {' and '.join(splits)}.", ""
+        yield from ((note, "") for note in dict.fromkeys(means))
         if table.heads[-1].text == AVERAGE:
             yield "Average of tasks: the mean over tasks of the means over their metrics, as GLUE's score.", ""
         if any(line.kind == "teacher" for line in table.baselines):
             yield "A teacher's score is in every column of its task.", ""
         if any(column.quoted for column in self._columns):
-            yield (
-                "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best.",
-                "quoted",
-            )
+            text = "Quoted figures are the thesis's, of its own protocol and hardware; they are never the best."
+            yield text, "quoted"
         if any("†" in entry.text for entry in entries):
             yield SELECTED_ON_TEST, ""
         if self._layout.sizes:
@@ -273,30 +239,16 @@ class _Pivot:
             yield "single: of tasks of single sentences; pairs: of tasks of pairs; both are means over tasks.", "size"
         if self._incomparable and not self._layout.sizes:
             yield "Parameters and sizes are left out where a row's models differ in them.", "size"
-        shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
-        rows = [row for cell in self._cells.cells.values() for row in cell.rows]
-        for note in notes_of(shown, [*rows, *self._teachers]):
-            yield note, "size"
+        yield from ((note, "size") for note in notes_of(shown, [*rows, *self._teachers]))
 
 
-def _score(entry: Entry, packed: float | None = None) -> list[Entry]:
-    return [entry, number_entry(packed)]
-
-
-def _kinds(tasks: Sequence[str], by_task: bool) -> Mapping[str, Sequence[str]]:
-    """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
-    defined = {task: defined_task(task) for task in tasks}
-    pairs = {name for name, task in defined.items() if task and task.pair}
-    by_kind = grouped(tasks, lambda task: "pairs" if task in pairs else "single") if by_task else {}
-    return {kind: by_kind[kind] for kind in ("single", "pairs")} if len(by_kind) == 2 else {"": tasks}
-
-
-def _of_tasks(rows: Iterable[Row], tasks: Iterable[str]) -> SeedGroup:
-    return SeedGroup("", tuple(row for row in rows if row["task"] in tasks))
+def _of_tasks(rows: Iterable[Row], tasks: Collection[str], disk_field: str = "bytes_model") -> SeedGroup:
+    return SeedGroup("", tuple(row for row in rows if row["task"] in tasks), disk_field)
 
 
 def _point_row(task: str, point: QuotedPoint) -> Row:
-    return {"task": task, "parameters": point.parameters, "bytes_model": point.size_bytes}
+    sizes = {"parameters": point.parameters, "bytes_model": point.size_bytes}
+    return {"task": task, "model": point.name, "metrics": point.metrics, **sizes}
 
 
 def _comparable(group: SeedGroup) -> bool:

@@ -24,18 +24,18 @@ _MATCHED = ("test_matched", "test_mismatched")
 
 @dataclasses.dataclass
 class Cell:
-    """A cell of a table. planned: seeds of its runs; settings: settings of its runs; scored: seed -> split -> row."""
+    """A cell of a table. planned: seeds of its runs; settings: settings of its runs; scored: (seed, split) -> row."""
 
     task: str
     stage: str
     planned: set[int] = dataclasses.field(default_factory=set)
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    scored: dict[Any, dict[str, Row]] = dataclasses.field(default_factory=dict)
+    scored: dict[tuple[Any, str], Row] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
         """All rows of the cell."""
-        return [row for by_split in self.scored.values() for row in by_split.values()]
+        return list(self.scored.values())
 
     def student_fields(self) -> dict[str, Any]:
         """Return the fields by which reference.py identifies a student, without unknown ones."""
@@ -82,6 +82,12 @@ class PivotTable:
         """Tasks of the cells."""
         return list(dict.fromkeys(cell.task for cell in self.cells.values()))
 
+    def kinds(self, by_task: bool) -> dict[str, list[str]]:
+        """Return kind -> tasks: a single kind, or single sentences and pairs if a table has columns of both."""
+        pairs = [name for name in self.tasks if (task := defined_task(name)) and task.pair]
+        single = [name for name in self.tasks if name not in pairs]
+        return {"single": single, "pairs": pairs} if by_task and single and pairs else {"": self.tasks}
+
     def metrics_and_splits(self, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return a task's metrics and test splits from its rows, else from its definition if it is still available."""
         cells = [cell for cell in self.cells.values() if cell.task == task]
@@ -98,23 +104,16 @@ class PivotTable:
 
 def stage_label(row: Row) -> str:
     """Return 'distilled', '+p', '+p+q', ... for the actions applied to a student."""
-    return _stage(row.get("actions") or ())
-
-
-def _stage(actions: Iterable[str]) -> str:
-    return "".join(_SUFFIX.get(action, "") for action in actions) or "distilled"
+    return "".join(_SUFFIX.get(action, "") for action in row.get("actions") or ()) or "distilled"
 
 
 def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLayout) -> list[PivotTable]:
     """Return a table for each combination of values of the axes, including `task`, that the layout leaves out."""
     laid_out = (*layout.rows, *layout.columns)
     by_stage = "stage" in laid_out
+    left_out = [axis for axis in record.axes if axis not in (*laid_out, "task")]
     others = [] if "task" in laid_out else ["task"]
-    others += [
-        axis
-        for axis in record.axes
-        if axis not in (*laid_out, "task") and not (by_stage and _only_actions_differ(record, axis))
-    ]
+    others += [axis for axis in left_out if not (by_stage and _only_actions_differ(record, axis))]
     pages: dict[Labels, dict[tuple[Labels, Labels], Cell]] = {}
 
     def cell_of(labels: dict[str, str]) -> Cell:
@@ -136,18 +135,17 @@ def pivot_tables(rows: Sequence[Row], record: ExperimentRecord, layout: TableLay
         # If the table does not show stages, a run's result is the model of its last action.
         if by_stage or last_stage.get(_key(row["cell"], row.get("seed")), stage) == stage:
             cell = cell_of({**row["cell"], "task": row["task"], "stage": stage})
-            cell.scored.setdefault(row.get("seed"), {})[row["split"]] = row
+            cell.scored[row.get("seed"), row["split"]] = row
     order = {**record.axes, "task": list(map(_task_name, record.axes.get("task", ()))), "stage": _STAGES}
 
     def in_order(labels: Iterable[Labels], axes: Sequence[str]) -> list[Labels]:
         """Return the distinct labels in the order of the axes; labels that an axis does not have come last."""
-        ranks = [{label: rank for rank, label in enumerate(order.get(axis, ()))} for axis in axes]
-        return sorted(
-            dict.fromkeys(labels),
-            key=lambda labels_of_line: [
-                rank.get(label, len(rank)) for rank, label in zip(ranks, labels_of_line, strict=True)
-            ],
-        )
+
+        def ranks(of_line: Labels) -> list[int]:
+            known = [list(order.get(axis, ())) for axis in axes]
+            return [(*k, label).index(label) for k, label in zip(known, of_line, strict=True)]
+
+        return sorted(dict.fromkeys(labels), key=ranks)
 
     tables = []
     for page in in_order(pages, others):
@@ -189,7 +187,7 @@ def _planned_stages(run: RecordedRun) -> list[str]:
     """Return the stages of a run's models; every action saves one model."""
     actions = run.settings.get("compression_actions") or ["distill"]
     actions = [actions] if isinstance(actions, str) else actions
-    return [_stage(actions[: i + 1]) for i in range(len(actions))]
+    return [stage_label({"actions": actions[: i + 1]}) for i in range(len(actions))]
 
 
 def columns_of_scores(

@@ -94,10 +94,9 @@ class ExperimentRecord(Settings):
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
-    flag_values = {key: value for values in flags for key, value in values.items() if key not in NOT_ITS_MEANING}
-    return " ".join(
-        [source, *(f"{key}={_in_yaml(_without_folder(value))}" for key, value in sorted(flag_values.items()))]
-    )
+    values = {key: _without_folder(value) for of_job in flags for key, value in of_job.items()}
+    meant = {key: value for key, value in sorted(values.items()) if key not in NOT_ITS_MEANING}
+    return " ".join([source, *(f"{key}={_in_yaml(value)}" for key, value in meant.items())])
 
 
 def _without_folder(value: Any) -> Any:
@@ -161,10 +160,10 @@ def settings_lines(record: ExperimentRecord) -> list[str]:
     lines: list[Any] = [*record.jobs]
     if record.settings or record.runs:
         lines.append({"seeds": record.seeds, "settings": record.settings})
-    for runs in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
-        shared = {"seed": runs[0].seed, **record.settings}
-        added = {name: value for name, value in runs[0].settings.items() if shared.get(name) != value}
-        seeds = [run.seed for run in runs]
+    for first, *others in grouped(record.runs, lambda run: str(sorted(run.cell.items()))).values():
+        shared = {"seed": first.seed, **record.settings}
+        seeds = [first.seed, *(run.seed for run in others)]
         some = {} if seeds == [*record.seeds] else {"seeds": seeds}
-        lines.append({"cell": runs[0].cell, **some, "settings": added})
+        added = {name: value for name, value in first.settings.items() if shared.get(name) != value}
+        lines.append({"cell": first.cell, **some, "settings": added})
     return [json.dumps(line, ensure_ascii=False, default=str) for line in lines]

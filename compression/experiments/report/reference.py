@@ -116,8 +116,7 @@ def quoted_shares(task: str, augmented: bool) -> dict[str, float]:
 @functools.cache
 def read_quotes(path: Path) -> tuple[dict[str, str], ...]:
     """Return the lines of a file of quoted figures."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
 def _lines(table: str) -> list[dict[str, str]]:

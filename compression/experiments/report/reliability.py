@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from common.tables import shortened
@@ -59,15 +59,12 @@ def draw_reliability(results: SplitResults) -> Figure | None:
 
 def _draw(axes: Axes, group: SeedGroup) -> None:
     axes.plot([0, 100], [0, 100], color=_LIGHT, linewidth=1, zorder=1)
-    looks = (("bins_before", "softmax", _GREY, "none"), ("bins", "with temperature", _BLUE, _BLUE))
-    for field, name, colour, inside in looks:
-        bins = _bins(group.rows, field)
-        if not bins:
-            continue
+    before, after = _bins(group.rows, "bins_before"), _bins(group.rows, "bins")
+    looks = [(before, "softmax", _GREY, "none")] if before else []
+    for bins, name, colour, inside in (*looks, (after, "with temperature" if before else "softmax", _BLUE, _BLUE)):
         total = sum(count for count, _, _ in bins)
         across, up = ([100 * one_bin[i] for one_bin in bins] for i in (1, 2))
         areas = [8 + 160 * count / total for count, _, _ in bins]
-        name = name if field == "bins_before" or _bins(group.rows, "bins_before") else "softmax"
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
         axes.scatter(
             across, up, areas, facecolors=inside, edgecolors=colour, linewidths=1, label=name, zorder=3, clip_on=False
@@ -91,12 +88,9 @@ def calibration_text(group: SeedGroup) -> str:
 
 def _bins(rows: Iterable[Row], field: str) -> Bins:
     """Return the non-empty bins of all rows together; empty if one of the rows has no bins."""
-    by_row: Sequence[Sequence[Sequence[float]]] = [(row.get("calibration") or {}).get(field) or () for row in rows]
-    if not all(by_row):
-        return []
+    by_row = [(row.get("calibration") or {}).get(field) or () for row in rows]
     joined = []
-    for same in zip(*by_row, strict=True):
-        count = sum(int(n) for n, _, _ in same)
-        if count:
+    for same in zip(*by_row, strict=True) if all(by_row) else ():
+        if count := sum(int(n) for n, _, _ in same):
             joined.append((count, *(sum(one_bin[0] * one_bin[i] for one_bin in same) / count for i in (1, 2))))
     return joined

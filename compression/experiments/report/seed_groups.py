@@ -12,9 +12,10 @@ from compression.experiments.report.results import Row, grouped
 
 DASH = "–"
 GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
-MEASURED = {GZIPPED: "gzipped", PACKED: "packed"}
+MEASURED = {GZIPPED: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
 """Sizes by which models are compared, and their names: the gzipped weights file, as in the thesis (bytes_model would
-not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs."""
+not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs; a teacher's is
+the weights file."""
 MILLISECONDS = "milliseconds_for_one"
 _GLUE = ("accuracy", "f1", "matthews", "pearson", "spearman")
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
@@ -115,30 +116,18 @@ class SeedGroup:
         by_task = grouped(self.rows, lambda row: row.get("task")).values()
         return mean(mean(_field(row, path) for row in rows) for rows in by_task)
 
-    def size(self, field: str) -> float | None:
-        """Return the mean of a count or size over the seeds."""
-        return self.mean(field)
-
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return self.stat("metrics", name)
 
-    def validation(self, name: str) -> float | None:
-        """Return the mean of a validation metric over the seeds; None if it is not known."""
-        return self.mean("validation", name)
-
-    def speed(self, name: str) -> float | None:
-        """Return the mean of a speed of results.json over the seeds; None if no model was timed."""
-        return self.mean("speed", name)
-
     def times_smaller(self, field: str, teacher: SeedGroup | None) -> float | None:
         """Return the teacher's bytes_model divided by the size in `field`."""
-        whole, size = teacher.size("bytes_model") if teacher else None, self.size(field)
+        whole, size = teacher.mean("bytes_model") if teacher else None, self.mean(field)
         return whole / size if whole and size else None
 
     def times_faster(self, teacher: SeedGroup | None) -> float | None:
         """Return the teacher's milliseconds per text divided by the group's."""
-        slow, fast = teacher.speed(MILLISECONDS) if teacher else None, self.speed(MILLISECONDS)
+        slow, fast = teacher.mean("speed", MILLISECONDS) if teacher else None, self.mean("speed", MILLISECONDS)
         return slow / fast if slow and fast else None
 
 
@@ -175,7 +164,7 @@ class SplitResults:
     @functools.cached_property
     def size_field(self) -> str:
         """Field of the size to compare models by: of packed files, if there are any."""
-        return PACKED if any(group.size(PACKED) for group in self.groups) else GZIPPED
+        return PACKED if any(group.mean(PACKED) for group in self.groups) else GZIPPED
 
     @functools.cached_property
     def best_student(self) -> SeedGroup | None:
@@ -183,17 +172,13 @@ class SplitResults:
 
         Students selected on test count only if all are.
         """
-        if not self._candidates:
-            return None
-        metric = self.metrics[0]
-        if self.best_on_validation:
-            return max(self._candidates, key=lambda group: group.validation(metric))
-        return max(self._candidates, key=lambda group: group.metric(metric).mean)
+        scores = "validation" if self.best_on_validation else "metrics"
+        return max(self._candidates, key=lambda group: group.mean(scores, self.metrics[0]), default=None)
 
     @functools.cached_property
     def best_on_validation(self) -> bool:
         """Whether there is a best student, and it was chosen by its validation score."""
-        scores = [group.validation(self.metrics[0]) for group in self._candidates]
+        scores = [group.mean("validation", self.metrics[0]) for group in self._candidates]
         return bool(scores) and None not in scores
 
     @functools.cached_property
@@ -211,11 +196,10 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
     """
     results = []
     for (task, split), scored in grouped(rows, lambda row: (row["task"], row["split"])).items():
-        groups = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
-        by_seed = {key: {row.get("seed"): row for row in members} for key, members in groups.items()}
-        results.append(
-            split_results(task, split, (SeedGroup(k[0], (*seeds.values(),)) for k, seeds in by_seed.items()))
-        )
+        members = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
+        by_seed = {key: {row.get("seed"): row for row in of_key} for key, of_key in members.items()}
+        groups = [SeedGroup(name, tuple(seeds.values())) for (name, *_), seeds in by_seed.items()]
+        results.append(split_results(task, split, groups))
     return results
 
 

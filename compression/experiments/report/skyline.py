@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURED = {**MEASURED, "bytes_model": "of weights"}
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75"
 _MEASURES = {
     GZIPPED: f"Size of the gzipped weights ({GZIPPED}), logarithmic",
@@ -27,6 +26,8 @@ _MEASURES = {
 _SIZE_INCHES = (8.6, 5.9)
 _LABEL = {"textcoords": "offset points", "ha": "right", "va": "bottom", "rotation": -30, "rotation_mode": "anchor"}
 _LABEL |= {"fontsize": 8, "zorder": 6, "parse_math": False}
+_LEGEND = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 3, "frameon": False, "fontsize": 8.5}
+_LEGEND |= {"columnspacing": 1.6, "handletextpad": 0.5}
 _HOLLOW = {"color": _PURPLE, "markerfacecolor": "none", "markeredgewidth": 0.9, "zorder": 2}
 _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "teacher": ("teacher", {"marker": "D", "color": _ORANGE, "markersize": 7, "zorder": 4}),
@@ -60,9 +61,9 @@ class Point:
 class Panel:
     """Contents of one pair of axes: a metric on a split against a cost.
 
-    cost: a size field of results.json, or MILLISECONDS. points: our models, then other libraries', then the thesis's;
-    only our own models form the skyline. tolerable: the score from which on the thesis calls a student of this task
-    tolerable.
+    cost: a size field of results.json, or MILLISECONDS. points: our models, then other libraries', then the thesis's,
+    each from small to large, or from fast to slow; only our own models form the skyline. tolerable: the score from
+    which on the thesis calls a student of this task tolerable.
     """
 
     title: str
@@ -75,9 +76,9 @@ class Panel:
         """Return the points of these kinds."""
         return [point for point in self.points if point.kind in kinds]
 
-    @functools.cached_property
+    @property
     def ours(self) -> list[Point]:
-        """Our models, sorted from small to large, or from fast to slow."""
+        """Our models."""
         return self.of("student", "teacher")
 
     @functools.cached_property
@@ -93,7 +94,7 @@ def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[P
     """
     drawn = []
     for results in splits:
-        timed = any(group.speed(MILLISECONDS) for group in results.groups if not group.is_teacher)
+        timed = any(group.mean("speed", MILLISECONDS) for group in results.groups if not group.is_teacher)
         for metric in results.metrics:
             tolerable = tolerable_scores(results.task).get(metric) if results.split.startswith("test") else None
             title = f"{results.task}, {results.split}"
@@ -111,20 +112,20 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
     for group in results.groups:
         score, teacher = group.metric(metric), results.teacher_of(group)
         if cost == MILLISECONDS:
-            value, ratio, words = group.speed(cost), group.times_faster(teacher), ("faster", "slower")
-            amount = f"{cost_text(cost, value)} for one text" if value else ""
+            value, measured = group.mean("speed", cost), "for one text"
+            ratio, words = group.times_faster(teacher), ("faster", "slower")
         else:
             # A teacher has no packed file, so its weights file is used instead.
-            field = "bytes_model" if group.is_teacher and results.size_field == PACKED else results.size_field
-            value, ratio, words = group.size(field), group.times_smaller(field, teacher), ("smaller", "larger")
-            amount = f"{cost_text(cost, value)} {_MEASURED[field]}" if value else ""
+            field = "bytes_model" if group.is_teacher and cost == PACKED else cost
+            value, measured = group.mean(field), MEASURED[field]
+            ratio, words = group.times_smaller(field, teacher), ("smaller", "larger")
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
-            seeds = "1 seed" if score.n == 1 else f"{score.n} seeds"
-            lines = [group.label, f"{metric_heading(metric)}: {score.text}, {seeds}", amount]
+            text = f"{group.label}\n{metric_heading(metric)}: {score.text}, {score.n} seed{'s' * (score.n > 1)}"
+            text += f"\n{cost_text(cost, value)} {measured}"
             if teacher and ratio and teacher is not group:
-                lines[-1] += f", {compared_text(ratio, *words)} than {teacher.name}"
-            points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, "\n".join(lines)))
+                text += f", {compared_text(ratio, *words)} than {teacher.name}"
+            points.append(Point(group.label, value, score.mean, score.sd or 0.0, kind, text))
     return sorted(points, key=lambda point: (point.kind == "peer", point.cost))
 
 
@@ -144,8 +145,7 @@ def _quoted(results: SplitResults, metric: str, quote: Quote | None) -> list[Poi
         return []
     points, task = [], quote.task or results.task
     for point in quoted_points(task):
-        if metric in point.metrics:
-            score = point.metrics[metric]
+        if (score := point.metrics.get(metric)) is not None:
             text = f"{point.name}\nthesis, {task.upper()} (quoted)\n{metric_heading(metric)}: {100 * score:.2f}"
             text += f"\n{human_bytes(point.size_bytes)} on disk"
             kind = "baseline" if point.baseline else "quoted"
@@ -205,8 +205,8 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         zorder=2.5,
     )
     if panel.tolerable is not None:
-        line = {"color": _PURPLE, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
-        axes.axhline(100 * panel.tolerable, label="tolerable: GLUE's BiLSTM (quoted)", **line)
+        label = "tolerable: GLUE's BiLSTM (quoted)"
+        axes.axhline(100 * panel.tolerable, label=label, color=_PURPLE, linestyle=":", linewidth=1.1, zorder=2)
     named = set()
     for index, point in enumerate(panel.points):  # a separate line per marker, so that every marker has an id
         on_skyline = point in panel.best
@@ -227,15 +227,7 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
     axes.grid(color="#e8e8e8", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.13),
-        ncols=3,
-        frameon=False,
-        fontsize=8.5,
-        columnspacing=1.6,
-        handletextpad=0.5,
-    )
+    axes.legend(**_LEGEND)
 
 
 def _set_limits(axes: Axes, panel: Panel) -> None:

@@ -88,6 +88,11 @@ class Table:
         )
         return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
 
+    def with_values(self) -> Table:
+        """Return the table without columns that have no value in any line, except labels and means over seeds."""
+        known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
+        return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
+
     def of_columns(self, kept: Sequence[int]) -> Table:
         """Return the table with some of its columns. kept: their indices."""
 
@@ -174,9 +179,8 @@ def csv_table(table: Table) -> str:
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = [(head.name or head.text, head.seeds) for head in table.heads]
-    header = [f"{name}{ending}" for name, seeds in names for ending in (_OF_SEEDS if seeds else ("",))]
-    writer.writerow(["kind", *header])
+    endings = [(head, ending) for head in table.heads for ending in (_OF_SEEDS if head.seeds else ("",))]
+    writer.writerow(["kind", *(f"{head.name or head.text}{ending}" for head, ending in endings)])
     for line in table.every:
         pairs = zip(table.heads, line.entries, strict=True)
         writer.writerow([line.kind, *(value for head, entry in pairs for value in _values(head, entry))])

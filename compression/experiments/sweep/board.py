@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compression.experiments.sweep.plan import Estimator
-from compression.experiments.sweep.runs import Status, duration
+from compression.experiments.sweep.runs import duration
 from compression.experiments.sweep.work import RunTask
 
 POLL_SECONDS = 1.0
@@ -30,13 +29,10 @@ _ENDED = ("finished", "failed")
 class Board:
     """Context manager around a sweep's runs: shows a live table on a terminal, else prints a line as each run ends."""
 
-    def __init__(
-        self, name: str, runs: Sequence[RunTask], statuses: Mapping[str, Status], workers: int, shown: bool
-    ) -> None:
-        """runs: at least one run. statuses: run id -> status at the start."""
+    def __init__(self, name: str, runs: Sequence[RunTask], workers: int, shown: bool) -> None:
+        """runs: at least one run."""
         self._name, self._runs, self._workers = name, runs, workers
-        self._statuses = {run.id: statuses[run.id] for run in runs}
-        self._started: dict[str, float] = {}
+        self._statuses = {run.id: run.folder.status() for run in runs}
         self._estimator = Estimator(runs[0].folder.paths, runs)
         self._screen = sys.stderr  # a run in this process redirects sys.stderr to its log
         self._live = shown and self._screen.isatty()
@@ -69,36 +65,25 @@ class Board:
             if self._statuses[run.id] in _ENDED:
                 continue
             status = self._statuses[run.id] = run.folder.status()
-            if status == "running":
-                self._started.setdefault(run.id, time.monotonic())
-            else:
-                self._started.pop(run.id, None)  # the process died: the run will be started again
             if status not in _ENDED:
                 continue
             self._estimator = Estimator(run.folder.paths, self._runs)
-            record = run.folder.record()
-            if record and self._lines:
+            if self._lines and (record := run.folder.record()):
                 ended = sum(status in _ENDED for status in self._statuses.values())
                 result = f"failed: {record.error}" if status == "failed" else f"done in {duration(record.seconds)}"
                 left = self._seconds_left()
                 more = "" if left is None else f"; about {duration(left)} left"
-                line = f"[{ended}/{len(self._runs)}] {run.name} {result}{more}"
-                print(line, file=self._screen, flush=True)
+                print(f"[{ended}/{len(self._runs)}] {run.name} {result}{more}", file=self._screen, flush=True)
 
     def _seconds_left(self) -> float | None:
         """Return the estimated seconds of all unfinished runs, or None while no similar run has finished."""
-        total = 0.0
-        for run in self._runs:
-            if self._statuses[run.id] in _ENDED:
-                continue
-            seconds = self._estimator.seconds([run])
-            if seconds is None:
-                return None
-            total += max(0.0, seconds - self._elapsed(run))
-        return total / self._workers
+        left = [run for run in self._runs if self._statuses[run.id] not in _ENDED]
+        if self._estimator.seconds(left) is None:
+            return None
+        return sum(max(0.0, self._estimator.seconds([run]) - self._elapsed(run)) for run in left) / self._workers
 
     def _elapsed(self, run: RunTask) -> float:
-        return time.monotonic() - self._started[run.id] if run.id in self._started else 0.0
+        return run.folder.elapsed() if self._statuses[run.id] == "running" else 0.0
 
     def _table(self) -> Group:
         counts, total, left = Counter(self._statuses.values()), len(self._runs), self._seconds_left()

@@ -28,7 +28,7 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
     for run, ended in _ended(paths, record):
         if ended.status == "finished":
             try:
-                rows += [{**row, "cell": run.cell} for row in RunFolder(paths, ended.id).rows()]
+                rows += [{**row, "cell": run.cell} for row in read_results(RunFolder(paths, ended.id).results)]
             except UserError as error:
                 say(f"left out: {error}")
     write_results(file, rows)
@@ -36,9 +36,7 @@ def collect(paths: Store, record: ExperimentRecord) -> list[Row]:
 
 
 def _ended(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
-    """Return an experiment's runs that have ended, with their records."""
-    runs = [run for run in record.runs if run.id]
-    return [(run, ended) for run in runs if (ended := RunFolder(paths, run.id).record())]
+    return [(run, ended) for run in record.runs if run.id and (ended := RunFolder(paths, run.id).record())]
 
 
 def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:

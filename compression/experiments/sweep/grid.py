@@ -18,7 +18,9 @@ from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
 from compression.distillation.settings import RowsSettings
 from compression.experiments.jobs import (
+    Cell,
     Job,
+    Plan,
     check_jobs,
     check_known,
     recorded_settings,
@@ -26,7 +28,6 @@ from compression.experiments.jobs import (
     settings_for,
     with_task_path,
 )
-from compression.experiments.plan import Cell, Plan
 from compression.experiments.report.record import ExperimentRecord, definition_files, described
 from compression.experiments.sweep.grid_file import (
     RUN_FIELDS,
@@ -108,11 +109,15 @@ def _cells(
     """Yield every cell with every seed, without the cells that rules skip."""
     if not file.axes:
         return
-    for combination in itertools.product(*(_choices(name, values) for name, values in file.axes.items())):
-        labels = {name: label for name, (label, _) in zip(file.axes, combination, strict=True)}
+    by_label = [
+        values if isinstance(values, dict) else {label_of(value): {axis: value} for value in values}
+        for axis, values in file.axes.items()
+    ]
+    for combination in itertools.product(*(choices.items() for choices in by_label)):
+        labels = {axis: str(label) for axis, (label, _) in zip(file.axes, combination, strict=True)}
         flags = settings_for("compress", fixed)
         for _, settings in combination:
-            flags |= underscored(settings)
+            flags |= underscored(settings or {})
         flags = _with_rules(file.rules, labels, flags)
         if flags is None:
             continue
@@ -126,13 +131,6 @@ def _cells(
             raise UserError(f"cell {words}: {str(error).removeprefix('compress: ')}") from error
         for seed in seeds:
             yield dataclasses.replace(cell, seed=seed, flags={**flags, "seed": seed})
-
-
-def _choices(axis: str, values: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the label and the settings of each value of an axis."""
-    if isinstance(values, dict):
-        return [(str(label), settings or {}) for label, settings in values.items()]
-    return [(label_of(value), {axis: value}) for value in values]
 
 
 def _with_rules(rules: Sequence[Rule], labels: dict[str, str], flags: dict[str, Any]) -> dict[str, Any] | None:
@@ -154,16 +152,14 @@ def _value(key: str, labels: dict[str, str], flags: dict[str, Any]) -> Any:
 
 
 def _matches(value: Any, options: Any) -> bool:
-    options = options if isinstance(options, list) else [options]
-    return value is not None and label_of(value) in map(label_of, options)
+    return value is not None and label_of(value) in map(label_of, options if isinstance(options, list) else [options])
 
 
 def _tasks(settings: dict[str, Any]) -> list[str]:
     """Return the tasks that the settings name. Raises UserError if there is none."""
     if "task" not in settings:
         raise UserError("settings: no task is given; set one in the file, or with --set task=NAME")
-    tasks = settings["task"]
-    return tasks if isinstance(tasks, list) else [tasks]
+    return settings["task"] if isinstance(settings["task"], list) else [settings["task"]]
 
 
 def _shared_jobs(
@@ -180,15 +176,10 @@ def _shared_jobs(
 
 
 def _is_for(task: str, tasks: Any) -> bool:
-    """Return whether a job's `for_tasks` contains a task or is unset.
-
-    Raises UserError if it is not a list or names an unknown task.
-    """
-    if tasks is None:
-        return True
-    if not isinstance(tasks, list):
+    """Return whether a job's `for_tasks` contains a task or is unset. Raises UserError if it is not a list of tasks."""
+    if not isinstance(tasks, list | None):
         raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
-    return load_task(task).name in [load_task(name).name for name in tasks]
+    return tasks is None or load_task(task).name in [load_task(name).name for name in tasks]
 
 
 def _teachers_by_seed(settings: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:

@@ -85,8 +85,8 @@ def read_grid_file(path: Path) -> GridFile:
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
     file = build(GridFile, loaded)
-    labelled = [values for values in file.axes.values() if isinstance(values, dict)]
-    groups = [settings or {} for values in labelled for settings in values.values()]
+    labelled = [labels for labels in file.axes.values() if isinstance(labels, dict)]
+    groups = [settings or {} for labels in labelled for settings in labels.values()]
     for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
         _check_allowed(settings)
     _check_rules(file)
@@ -148,20 +148,19 @@ def narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str
     axes, seeds = dict(file.axes), file.seeds
     for key in [key for key in chosen if key in axes or key == "seeds"]:
         values = chosen[key] if isinstance(chosen[key], list) else [chosen[key]]
-        chosen_values = {label_of(value): value for value in values}
-        if not chosen_values:
+        by_label = {label_of(value): value for value in values}
+        if not by_label:
             raise UserError(f"--set {key}: no values")
         if key == "seeds":
-            seeds = tuple(chosen_values.values())
-            continue
-        labels = axes[key]
-        axes[key] = list(chosen_values.values())
-        if isinstance(labels, dict):
-            for label in chosen_values:
+            seeds = tuple(by_label.values())
+        elif isinstance(labels := axes[key], dict):
+            for label in by_label:
                 if label not in labels:
                     hint = f"{nearest(label, labels)} (values: {', '.join(labels)})"
                     raise UserError(f"--set {key}: no value {label!r}{hint}")
-            axes[key] = {label: settings for label, settings in labels.items() if label in chosen_values}
+            axes[key] = {label: settings for label, settings in labels.items() if label in by_label}
+        else:
+            axes[key] = list(by_label.values())
     others = {key: value for key, value in chosen.items() if key not in axes and key != "seeds"}
     return file.model_copy(update={"seeds": seeds, "axes": axes}), others
 

@@ -12,6 +12,7 @@ from common.errors import UserError
 from common.store.store import Store
 from common.tables import text_table
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, RecordedRun, read_record
+from compression.experiments.report.results import read_results
 from compression.experiments.sweep.runs import RunFolder, duration
 
 _LAST_LINES = 15
@@ -20,8 +21,7 @@ _LAST_LINES = 15
 def experiments(paths: Store) -> list[dict[str, Any]]:
     """Return every experiment of a workspace, the last changed first. A damaged record is listed with its error."""
     files = paths.root.glob(f"experiments/[!.]*/{RECORD_FILE}")
-    newest_first = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
-    return [_experiment(paths, file) for file in newest_first]
+    return [_experiment(paths, file) for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)]
 
 
 def _experiment(paths: Store, file: Path) -> dict[str, Any]:
@@ -32,15 +32,9 @@ def _experiment(paths: Store, file: Path) -> dict[str, Any]:
     except UserError as error:
         return {**named, "error": str(error)}
     counts = Counter(_status(paths, run) for run in record.runs)
-    return {
-        **named,
-        "kind": record.kind,
-        "made_from": record.definition,
-        "title": record.title,
-        "runs": len(record.runs),
-        **{status: counts[status] for status in ("finished", "failed", "running")},
-        "results": (file.parent / RESULTS_FILE).exists(),
-    }
+    by_status = {status: counts[status] for status in ("finished", "failed", "running")}
+    described = {"kind": record.kind, "made_from": record.definition, "title": record.title, "runs": len(record.runs)}
+    return {**named, **described, **by_status, "results": (file.parent / RESULTS_FILE).exists()}
 
 
 def _status(paths: Store, run: RecordedRun) -> str:
@@ -51,18 +45,12 @@ def experiments_text(listed: Sequence[dict[str, Any]]) -> str:
     """Return the list as a table."""
     if not listed:
         return "no experiments yet"
+    body = []
+    for one in listed:
+        kind, done = one.get("kind", "damaged"), f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
+        made_from = one.get("made_from", one.get("error", ""))
+        body.append([one["name"], kind, done, str(one.get("failed") or ""), one["changed"], made_from])
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
-    body = [
-        [
-            one["name"],
-            one.get("kind", "damaged"),
-            f"{one['finished']}/{one['runs']}" if one.get("runs") else "",
-            str(one.get("failed") or ""),
-            one["changed"],
-            one.get("made_from", one.get("error", "")),
-        ]
-        for one in listed
-    ]
     return text_table(header, body, [False, False, True, True, False, False])
 
 
@@ -85,7 +73,7 @@ def show(paths: Store, name: str) -> dict[str, Any]:
     return {
         **(record.model_dump(mode="json") if record else {"id": runs[0].name}),
         "status": folder.status(),
-        "rows": folder.rows() if folder.results.exists() else [],
+        "rows": read_results(folder.results) if folder.results.exists() else [],
         "log": log[-_LAST_LINES:],
     }
 
@@ -93,9 +81,8 @@ def show(paths: Store, name: str) -> dict[str, Any]:
 def _run_of(paths: Store, run: RecordedRun) -> dict[str, Any]:
     """Return a run of an experiment with its status."""
     ended = RunFolder(paths, run.id).record() if run.id else None
-    seconds, error = (ended.seconds, ended.error) if ended else (None, None)
     known = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
-    return {**known, "seconds": seconds, "error": error}
+    return {**known, "seconds": ended and ended.seconds, "error": ended and ended.error}
 
 
 def show_text(shown: dict[str, Any]) -> str:
@@ -105,20 +92,12 @@ def show_text(shown: dict[str, Any]) -> str:
     lines = [shown["title"], f"made from: {shown['definition']}"]
     lines += [f"{axis}: {', '.join(labels)}" for axis, labels in shown["axes"].items()]
     lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in shown["jobs"]]
+    body = []
+    for run in shown["runs"]:
+        cell, took = " ".join(run["cell"].values()), "" if run["seconds"] is None else duration(run["seconds"])
+        body.append([run["id"] or "", cell, str(run["seed"]), run["status"], took, run["error"] or ""])
     header = ("run", "cell", "seed", "status", "time", "error")
-    body = [
-        [
-            run["id"] or "",
-            " ".join(run["cell"].values()),
-            str(run["seed"]),
-            run["status"],
-            "" if run["seconds"] is None else duration(run["seconds"]),
-            run["error"] or "",
-        ]
-        for run in shown["runs"]
-    ]
-    if body:
-        lines += ["", text_table(header, body, [False, False, True, False, True, False])]
+    lines += ["", text_table(header, body, [False, False, True, False, True, False])] if body else []
     return "\n".join(lines)
 
 

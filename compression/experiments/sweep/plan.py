@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,14 @@ from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.jobs import Job
-from compression.experiments.plan import Plan
+from compression.experiments.jobs import Job, Plan
+from compression.experiments.report.results import grouped
 from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.experiments.sweep.work import RunTask
 from compression.shrinking.chain import SHRINK
 from compression.shrinking.files import FILES
 from compression.shrinking.settings import CompressSettings
 
-_Kind = tuple[object, ...]
 _SPEED = (
     *("student_arch", "pair_encoder", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations"),
     *("intermediate_dim", "heads", "kernel_width", "max_tokens", "batch_size", "precision"),
@@ -51,14 +50,14 @@ def identify(
     chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
     step = Distill.of(settings)
     inputs = step.inputs(settings.paths)
-    splits = find_splits(settings.paths, step.definition)
     later = [[_dump(settings, action) for action in chain] for chain in chains]
+    artifacts = {**inputs, "splits": find_splits(settings.paths, step.definition)}
     return RunRecord(
         id=fingerprint([step.key(inputs), later, Evaluate.version, *([timing] if timing else [])]),
         family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
-        task=load_task(settings.task).name,
+        task=step.definition.name,
         settings={**flat(step.model_dump(mode="json")), "chains": chains},
-        inputs={role: artifact.key for role, artifact in {**inputs, "splits": splits}.items()},
+        inputs={role: artifact.key for role, artifact in artifacts.items()},
         threads=threads,
         work=_training_rows(settings) * settings.epochs,
     )
@@ -135,29 +134,24 @@ class Estimator:
 
     def __init__(self, paths: Store, sweep: Iterable[RunTask] = ()) -> None:
         """sweep: all runs of the sweep to estimate."""
+        records = [RunFolder(paths, file.parent.name).record() for file in paths.run("").glob("*/run.json")]
+        ended = [record for record in records if record and record.status == "finished" and record.work]
         ids = {run.id for run in sweep}
-        self._rates: dict[_Kind, list[float]] = defaultdict(list)
-        self._in_sweep: list[float] = []
-        for file in paths.run("").glob("*/run.json"):
-            record = RunFolder(paths, file.parent.name).record()
-            if record and record.status == "finished" and record.work:
-                rate = record.seconds / record.work
-                self._rates[_kind(record)].append(rate)
-                if record.id in ids:
-                    self._in_sweep.append(rate)
+        self._of_kind = grouped(ended, _kind)
+        self._of_sweep = [record for record in ended if record.id in ids]
 
     def seconds(self, runs: Iterable[RunTask]) -> float | None:
         """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
         total = 0.0
         for run in runs:
-            rates = self._rates.get(_kind(run.record), self._in_sweep)
-            if not rates:
+            similar = self._of_kind.get(_kind(run.record), self._of_sweep)
+            if not similar:
                 return None
-            total += statistics.median(rates) * run.rows
+            total += statistics.median(record.seconds / record.work for record in similar) * run.rows
         return total
 
 
-def _kind(record: RunRecord) -> _Kind:
+def _kind(record: RunRecord) -> tuple[object, ...]:
     return (record.task, record.threads, *(str(record.settings.get(name)) for name in _SPEED))
 
 

@@ -8,15 +8,16 @@ runs/<id>/log.txt         its output
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 from common.config import Settings, build
 from common.errors import UserError
 from common.store.artifact import points_to
-from common.store.files import read_json, write_json
+from common.store.files import read_json
 from common.store.processes import Process
 from common.store.store import Store
-from compression.experiments.report.results import Row, read_results
+from compression.experiments.report.results import read_results
 
 Status = Literal["waiting", "running", "finished", "failed"]
 
@@ -63,38 +64,29 @@ class RunFolder:
         except UserError:
             return None
 
-    def write(self, record: RunRecord) -> None:
-        """Write the record of a run that has ended."""
-        write_json(self.file, record.model_dump(mode="json"))
-        self.running.unlink(missing_ok=True)
-
-    def rows(self) -> list[Row]:
-        """Return the rows of the run's models. Raises UserError if they are missing or were changed by hand."""
-        return read_results(self.results)
-
     def status(self) -> Status:
-        """Return the run's status from its files. A finished run with damaged rows or models counts as waiting."""
+        """Return the run's status, from its files and the store: a finished run without its rows or models is waiting.
+
+        A process of another machine is assumed to be alive.
+        """
         record = self.record()
-        if record is None:
-            return "running" if self._has_process() else "waiting"
-        return "waiting" if record.status == "finished" and not self._is_whole(record) else record.status
-
-    def _has_process(self) -> bool:
-        """Return whether a process is executing the run. A process of another machine is assumed to be alive."""
         try:
-            return Process(**read_json(self.running)).is_alive() is not False
-        except (UserError, OSError, TypeError):  # missing or damaged
-            return False
+            if record is None:
+                return "running" if Process(**read_json(self.running)).is_alive() is not False else "waiting"
+            if record.status == "failed":
+                return "failed"
+            read_results(self.results)
+        except (UserError, OSError, TypeError):  # missing, damaged, or changed by hand
+            return "waiting"
+        models = [(self.paths.model(record.task, name), key) for name, key in record.models.items()]
+        return "finished" if all(points_to(path, key) and self.paths.get(key) for path, key in models) else "waiting"
 
-    def _is_whole(self, record: RunRecord) -> bool:
+    def elapsed(self) -> float:
+        """Return the seconds since a process began to execute the run; 0 if it has ended."""
         try:
-            self.rows()
-        except UserError:
-            return False
-        return all(
-            points_to(self.paths.model(record.task, name), key) and self.paths.get(key)
-            for name, key in record.models.items()
-        )
+            return max(0.0, time.time() - self.running.stat().st_mtime)
+        except OSError:
+            return 0.0
 
     def last_line(self) -> str:
         """Return the last non-empty line of the log, or an empty string."""

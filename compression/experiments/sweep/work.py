@@ -72,9 +72,8 @@ def _run_job(job: Job, state: ChainState) -> list[Row]:
             state.models.append(state.teacher)
         case "compress":
             settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
-            folders = compress(settings)
+            names = [folder.name for folder in compress(settings)]
             if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
-                names = [folder.name for folder in folders]
                 state.models += [name for name in names if name not in state.models]
         case "evaluate":
             return [row for model in models for row in evaluate(job.settings(**model))]
@@ -158,7 +157,8 @@ class RunTask:
         """Write the record of the run: finished, or failed if there is an error. fields: others that have changed."""
         status = "failed" if error else "finished"
         known = {"status": status, "error": error, "host": platform.node(), **fields}
-        self.folder.write(self.record.model_copy(update=known))
+        write_json(self.folder.file, self.record.model_copy(update=known).model_dump(mode="json"))
+        self.folder.running.unlink(missing_ok=True)
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
@@ -173,7 +173,8 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
         if folder.status() == "finished":
             return
         folder.file.unlink(missing_ok=True)
-        started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")  # as manifests have it
+        clock = time.monotonic()
         write_json(folder.running, Process.current()._asdict())
         models: dict[str, str] = {}
         error = None
@@ -186,17 +187,9 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         finally:
             folder.running.unlink(missing_ok=True)
-        reused = False
-        if models:  # manifests have whole seconds
-            built = read_manifest(folder.paths.model(run.record.task, run.name)).built
-            reused = datetime.datetime.fromisoformat(built) < started.replace(microsecond=0)
-        run.ended(
-            error,
-            models=models,
-            seconds=round(time.monotonic() - clock, 3),
-            work=0 if reused else run.rows,
-            started=started.isoformat(timespec="seconds"),
-        )
+        reused = bool(models) and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
+        seconds, work = round(time.monotonic() - clock, 3), 0 if reused else run.rows
+        run.ended(error, models=models, seconds=seconds, work=work, started=started)
     advance(run.rows)
 
 

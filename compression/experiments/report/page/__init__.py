@@ -15,7 +15,7 @@ from compression.experiments.report.models_table import label_tables, models_tab
 from compression.experiments.report.record import ExperimentRecord, Quote
 from compression.experiments.report.reliability import draw_reliability
 from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import SplitResults, mean
+from compression.experiments.report.seed_groups import DASH, SplitResults, mean
 from compression.experiments.report.skyline import draw_skylines, panels, point_id
 from compression.experiments.report.table import Entry, Head, Line, Table, heading_levels, number_entry, text_entry
 
@@ -137,34 +137,30 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
 def _models_table(record: ExperimentRecord, rows: Sequence[Row]) -> Table | None:
     """Return a table of all models, and of a sweep's runs without a result; None if there are none."""
     axes, metrics = list(record.axes), list(dict.fromkeys(map(_main_metric, rows)))
-    models = grouped(rows, lambda row: (row["task"], row["model"], str(row.get("cell"))))
+    done = {row.get("run_id") for row in rows if row.get("run_id") is not None}
+    missing = [
+        {**run.model_dump(), "run_id": run.id, "model": None, "task": run.settings.get("task"), "stage": "missing"}
+        for run in record.runs
+        if run.id not in done
+    ]
     lines = []
-    for (_, model, _), scored in models.items():
-        row, settings = scored[0], scored[0].get("settings")
-        texts = [*((row.get("cell") or {}).get(axis) for axis in axes), *map(row.get, ("model", "task", "stage"))]
+    models = grouped([*rows, *missing], lambda row: (row["task"], row["model"], str(row.get("cell")), row.get("seed")))
+    for (_, model, _, seed), scored in models.items():
+        row, stage, run = scored[0], scored[0].get("stage"), scored[0].get("run_id")
+        settings = {**record.settings, **row["settings"]} if stage == "missing" else row.get("settings")
+        texts = [*map((row.get("cell") or {}).get, axes), *map(row.get, ("model", "task", "stage"))]
         score = mean((one.get("metrics") or {}).get(_main_metric(one)) for one in scored)
         entries = [
             *(text_entry(text and str(text)) for text in texts),
-            number_entry(row.get("seed"), ".0f"),
+            Entry(DASH if seed is None else str(seed), seed),
             number_entry(score, ".2f", 0.01),
-            _run_entry(row.get("run_id")),
+            Entry((run or "")[:12], run),
         ]
-        kind = "teacher" if row.get("stage") == "teacher" else ""
-        lines.append(Line(entries, kind, [(model, _setting_lines(settings))] if settings else ()))
-    done = {row.get("run_id") for row in rows}
-    for run in record.runs:
-        if run.id is None or run.id not in done:
-            texts = [*map(run.cell.get, axes), None, run.settings.get("task"), "missing"]
-            entries = [*map(text_entry, texts), Entry(str(run.seed), run.seed), text_entry(None), _run_entry(run.id)]
-            planned = (f"run with seed {run.seed}", _setting_lines({**record.settings, **run.settings}))
-            lines.append(Line(entries, "missing", [planned]))
+        details = [(model or f"run with seed {seed}", _setting_lines(settings))] if settings else ()
+        lines.append(Line(entries, stage if stage in ("teacher", "missing") else "", details))
     heads = [Head((name,), numeric=False) for name in (*axes, "model", "task", "stage")]
     heads += [Head(("seed",)), Head((metric_heading(metrics[0]) if len(metrics) == 1 else "Score × 100",))]
     return Table("Models", [*heads, Head(("run",), numeric=False)], lines) if lines else None
-
-
-def _run_entry(identity: str | None) -> Entry:
-    return Entry((identity or "")[:12], identity)
 
 
 def _main_metric(row: Row) -> str:

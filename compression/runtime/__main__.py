@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from compression.runtime.model import Model, load
-from compression.runtime.reader import PackedError
-from compression.runtime.zoo import zoo_names
+from .model import Model, load
+from .reader import PackedError
+from .zoo import zoo_names
 
 _PROGRAM = "python -m compression.runtime" if __package__ else f"python {sys.argv[0]}"
 _USAGE = f"""usage: {_PROGRAM} MODEL [TEXT ...]
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     if texts and model.pair and len(texts) % 2:
         raise PackedError(f"{model.name} reads pairs of texts: give an even number of them")
     if texts:
-        _print(model, list(zip(texts[::2], texts[1::2], strict=True)) if model.pair else texts)
+        _print(model, list(zip(texts[::2], texts[1::2])) if model.pair else texts)
         return
     at_once = 1 if sys.stdin.isatty() else _LINES_AT_ONCE
     if at_once == 1:

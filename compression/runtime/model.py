@@ -6,24 +6,24 @@ import os
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from compression.runtime.alignment import Alignment
-from compression.runtime.encoders import ENCODERS
-from compression.runtime.header import Header
-from compression.runtime.reader import PackedError, Reader
-from compression.runtime.shapes import TRANSFORMERS
-from compression.runtime.spans import merge_windows, windows_of
-from compression.runtime.tokenizers.bpe import BytePairs
-from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
-from compression.runtime.tokenizers.char import Characters
-from compression.runtime.tokenizers.hash import HashedWords
-from compression.runtime.tokenizers.ngrams import NGrams
-from compression.runtime.tokenizers.wordpiece import WordPieces
-from compression.runtime.words import word_spans
-from compression.runtime.zoo import packed_file
+from .alignment import Alignment
+from .encoders import ENCODERS
+from .header import Header
+from .reader import PackedError, Reader
+from .shapes import TRANSFORMERS
+from .spans import merge_windows, windows_of
+from .tokenizers.bpe import BytePairs
+from .tokenizers.bytelevel import ByteLevelPairs
+from .tokenizers.char import Characters
+from .tokenizers.hash import HashedWords
+from .tokenizers.ngrams import NGrams
+from .tokenizers.wordpiece import WordPieces
+from .words import word_spans
+from .zoo import packed_file
 
 MAGIC = b"FWT"
 VERSION = 1
@@ -32,11 +32,11 @@ MOST_HEADER = 1 << 22
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23
 
 Loaded = TypeVar("Loaded")
-Texts = Iterable[str] | Iterable[tuple[str, str]]
+Texts = Union[Iterable[str], Iterable[tuple[str, str]]]
 """A list of texts, or of pairs, or any other iterable of them that is not a string, a dictionary or a table."""
 Sentences = tuple[str, ...]
 """A text, or the two texts of a pair."""
-Tokenizer = BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords | NGrams
+Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords, NGrams]
 
 
 class Model:
@@ -224,11 +224,11 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
     except TypeError:
         items = None
     # The items of a string are its letters, those of a dictionary its keys, and those of a table its columns' names.
-    if items is None or isinstance(texts, str | bytes | Mapping | Set) or hasattr(texts, "columns"):
+    if items is None or isinstance(texts, (str, bytes, Mapping, Set)) or hasattr(texts, "columns"):
         raise PackedError(f"expected a list of {'pairs of texts' if pair else 'texts'}, not {_type_of(texts)}")
     sentences: list[Sentences] = []
     for number, item in enumerate(items, 1):
-        parts = tuple(item) if pair and isinstance(item, tuple | list) else (item,)
+        parts = tuple(item) if pair and isinstance(item, (tuple, list)) else (item,)
         if len(parts) != 1 + pair or not all(isinstance(text, str) for text in parts):
             raise PackedError(f"item {number} {_fault(item, pair)}")
         sentences.append(tuple(map(_without_surrogates, parts)))
@@ -237,7 +237,7 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
 
 def _fault(item: Any, pair: bool) -> str:
     """Return how an item differs from a text, or from a pair of texts."""
-    if not pair or not isinstance(item, tuple | list):
+    if not pair or not isinstance(item, (tuple, list)):
         return f"is {_type_of(item)}, not a {'pair of texts' if pair else 'text'}"
     if len(item) != 2:
         return f"has {len(item)} texts instead of two"

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compression.runtime.kinds import BY_WORD, MULTILABEL, LabelOrNone, kind_with
-from compression.runtime.model import Texts, read_texts, read_with
-from compression.runtime.reader import PackedError
-from compression.runtime.shapes import ARCHS, EMBEDDINGS
+from .kinds import BY_WORD, MULTILABEL, LabelOrNone, kind_with
+from .model import Texts, read_texts, read_with
+from .reader import PackedError
+from .shapes import ARCHS, EMBEDDINGS
 
 FOLDER = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtimes", "c"))
 LIBRARY = os.path.join(FOLDER, "libfeatherweight.so")
@@ -160,7 +160,7 @@ class NativeModel:
     def _word_logits(self, texts: list[bytes]) -> np.ndarray:
         of_texts = [self._logits_of_words(text) for text in texts]
         by_text = np.full((len(texts), max(map(len, of_texts), default=0), self.outputs), np.nan, np.float32)
-        for row, logits in zip(by_text, of_texts, strict=True):
+        for row, logits in zip(by_text, of_texts):
             row[: len(logits)] = logits
         return by_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from compression.runtime.reader import PackedError
+from .reader import PackedError
 
 PACKED_SUFFIX = ".fwt"
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -42,7 +43,8 @@ Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords
 class Model:
     """A packed student. Any number of threads may use it at the same time.
 
-    name, task: its name, and the task it was trained for. labels: empty for numbers. pair: whether it reads two texts.
+    name, task: its name, and the task it was trained for. bytes: the size of its file. labels: empty for numbers.
+    pair: whether it reads two texts.
     kind: what it predicts: "labels", one a text; "multilabel", any number of labels, each with its own probability;
     "numbers", one a text; "tags", one for each word (between single spaces); "answers" to a question, the first text:
     parts of its context, the second text (the labels are then start and end). arch: one of ARCHS. embedding: one of
@@ -52,7 +54,8 @@ class Model:
     questions, the least probability of an answer; None if there is none.
     """
 
-    def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
+    def __init__(self, header: Header, weights: dict[str, np.ndarray], file_bytes: int) -> None:
+        self.bytes = file_bytes
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.kind, self._kind = header.outputs, header.kind.name, header.kind
@@ -75,6 +78,10 @@ class Model:
         longest = max(self._table.shape[1], *(length for layer, _ in self._layers for length in layer.shape))
         self._texts_at_once = min(_TEXTS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
         self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
+
+    def __repr__(self) -> str:
+        labels = reprlib.repr(self.labels)
+        return f"{type(self).__name__}(name={self.name!r}, task={self.task!r}, labels={labels}, bytes={self.bytes})"
 
     def logits(self, texts: Texts) -> np.ndarray:
         """Return logits, float32 [texts, outputs]; for a regression the score, scaled to [0, 1].
@@ -285,7 +292,7 @@ def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError if they are malformed."""
     header, reader = open_packed(data)
     header.read_streams(reader)
-    return Model(header, header.weights())
+    return Model(header, header.weights(), len(data))
 
 
 def open_packed(data: bytes) -> tuple[Header, Reader]:

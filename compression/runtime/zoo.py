@@ -47,9 +47,11 @@ def packed_file(model: str | os.PathLike) -> str | os.PathLike:
 
 
 def zoo_hint(name: str) -> str:
-    """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo."""
+    """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo; where to get one that a wheel lacks."""
     import difflib  # needed for wrong names only
 
+    if is_name(name) and any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
+        return f" on this machine: copy zoo/{name}{PACKED_SUFFIX} from the project's repository, and give its path"
     names = zoo_names()
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"

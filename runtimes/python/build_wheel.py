@@ -30,7 +30,7 @@ class WheelHook(BuildHookInterface):
         for path in [*root.glob("*.py"), *root.glob("zoo/*.json"), *models]:
             included[str(path)] = f"featherweight/_train/{path.relative_to(root)}"
         self._folder = tempfile.TemporaryDirectory()
-        library = os.path.join(self._folder.name, "library")
+        library = f"{self._folder.name}/library"
         command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, str(root / "runtimes/c/featherweight.c")]
         try:
             subprocess.run([*command, "-o", library], check=True)

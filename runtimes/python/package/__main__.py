@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from . import PackedError, __version__, load
 from ._train.compression.runtime.__main__ import main as classify
@@ -47,11 +48,9 @@ def _run() -> None:
 def _run_script(name: str, words: list[str]) -> None:
     """Replace this process by one that runs a script; Python puts the script's folder first on its path."""
     if sys.version_info < OLDEST:
-        raise PackedError(
-            f"{name} needs Python {'.'.join(map(str, OLDEST))} or newer; this is {sys.version.split()[0]}"
-        )
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_train", f"{name}.py")
-    os.execv(sys.executable, [sys.executable, script, *words])
+        raise PackedError(f"training needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is {sys.version.split()[0]}")
+    script = Path(__file__).resolve().parent / "_train" / f"{name}.py"
+    os.execv(sys.executable, [sys.executable, str(script), *words])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-FROM_WHEEL = Path(__file__).parents[1].name == "_train"
+FROM_WHEEL = Path(__file__).parts[-4:-2] == ("featherweight", "_train")
 """Whether these files are those of the wheel, featherweight/_train."""
 
 

@@ -41,9 +41,7 @@ def test_it_prints_labels_and_probabilities(models, run):
 
 def test_a_file_is_not_a_text(models, run, tmp_path):
     (tmp_path / "texts.txt").write_text("a film")
-    with pytest.raises(
-        PackedError, match=r"texts\.txt is a file, not a text; .*: python .* < "
-    ):
+    with pytest.raises(PackedError, match=r"texts\.txt is a file, not a text; .*: python .* < "):
         run(models["bpe"][1] / "bpe.fwt", tmp_path / "texts.txt")
 
 

@@ -6,7 +6,7 @@ FROM_WHEEL = Path(__file__).parts[-4:-2] == ("featherweight", "_train")
 """Whether these files are those of the wheel, featherweight/_train."""
 
 
-def command(script: str, python: str = "python") -> str:
+def typed(script: str, python: str = "python") -> str:
     """Return the first words of a command that runs a script."""
     return f"featherweight {script}" if FROM_WHEEL else f"{python} {script}.py"
 

@@ -110,6 +110,7 @@ class NativeModel(Model):
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold
+        self.plain_words = False  # they matter to questions, which the C runtime refuses
         self._workspaces: list[np.ndarray] = []  # those that no call uses
 
     def __reduce__(self) -> tuple:

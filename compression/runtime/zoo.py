@@ -50,8 +50,13 @@ def zoo_hint(name: str) -> str:
     """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo; where to get one that a wheel lacks."""
     import difflib  # needed for wrong names only
 
-    if is_name(name) and any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
-        return f" on this machine: copy zoo/{name}{PACKED_SUFFIX} from the project's repository, and give its path"
     names = zoo_names()
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"
+    return left_out(name) or (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"
+
+
+def left_out(name: str) -> str:
+    """Return where to get a model of the zoo that has only its card here; an empty text for any other name."""
+    if not is_name(name) or not any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
+        return ""
+    return f"; too large for the wheel: copy zoo/{name}{PACKED_SUFFIX} from the project's repository and give its path"

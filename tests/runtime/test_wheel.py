@@ -84,7 +84,7 @@ def test_it_answers_in_c_and_without_it_in_numpy(run):
 def test_mistakes_are_one_line_and_exit_code_2(run):
     installs = {"predict": "requirements-predict.txt", "evaluate": "requirements.txt", "experiment": "requirements.txt"}
     for program, words, message in (
-        ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .*, and give its path"),
+        ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .* and give its path"),
         ("featherweight", ["fit", "x.csv"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
         ("featherweight", ["fitt"], "unknown command 'fitt'; featherweight --help lists the commands"),
         *(

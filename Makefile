@@ -6,6 +6,7 @@
 # make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
 # make docs         build the pages of docs/ in docs/_build/html; a warning is an error
 # make runtime      join the runtime into one file, runtimes/python/featherweight.py
+# make wheel        build the wheel, dist/featherweight-VERSION-PLATFORM.whl
 
 PYTHON ?= python3
 CPU_TORCH ?= https://download.pytorch.org/whl/cpu
@@ -21,7 +22,7 @@ WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(
 # Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
-.PHONY: quickstart test test-fast lint check soak docs runtime
+.PHONY: quickstart test test-fast lint check soak docs runtime wheel
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -47,6 +48,9 @@ docs: $(VENV)/docs
 
 runtime:
 	$(PYTHON) runtimes/python/join.py
+
+wheel: $(VENV)/full
+	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist
 
 $(VENV)/core: $(CORE)
 	$(PYTHON) -m venv $(VENV)

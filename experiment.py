@@ -30,6 +30,7 @@ from common.cli import print_json, run_script
 from common.config import nearest, parse_flags
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.installed import FROM_WHEEL
 from common.store.clean import CleanSettings, as_text, clean
 from common.store.settings import QuerySettings
 from compression.experiments.best import BestSettings, best, best_text
@@ -56,7 +57,7 @@ def main() -> None:
     command, operands, flags = words[0], words[1:count], words[count:]
     if command in COMMANDS:
         settings_class, names, function = COMMANDS[command]
-        usage = " ".join(["experiment.py", command, *names, "[flags]"])
+        usage = " ".join(["featherweight" if FROM_WHEEL else "experiment.py", command, *names, "[flags]"])
         settings = parse_flags(settings_class, flags, function.__doc__, usage=usage)
         _check_operands(operands, names, usage)
         function(settings, *operands)

@@ -5,10 +5,16 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from common.errors import UserError
+from common.installed import install
 from common.stopping import graceful
+
+_FOR_PREDICT = ("numpy", "pydantic", "yaml", "tqdm", "filelock")
+"""Libraries that predict.py needs for packed files; the other scripts need more."""
 
 
 def run_script(main: Callable[[], Any]) -> None:
@@ -45,6 +51,20 @@ def _fail(message: str, code: int) -> None:
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
     print(f"error: {line}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def _show_missing(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Show an exception that ends a script; a missing library is one line that says what to install."""
+    if not isinstance(error, ModuleNotFoundError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    predicts = Path(sys.argv[0]).stem == "predict" and error.name in _FOR_PREDICT
+    _fail(f"{error.name} is not installed; run: {install('predict' if predicts else 'train')}", 2)
+
+
+# Set when a script's first import is this one: the others need libraries.
+if Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parents[1]:
+    sys.excepthook = _show_missing
 
 
 def print_json(value: Any) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError, first_line
+from common.installed import install
 
 MONGO_SECONDS = 3
 """Seconds to wait for a MongoDB's answer."""
@@ -191,7 +192,7 @@ def _connect(url: str) -> _Database:
     except ModuleNotFoundError as error:
         raise UserError(
             f"observer {shown} needs the package {error.name}, which is not installed: "
-            "pip install -r requirements-tracking.txt (for SQLite and MongoDB; other databases need their own driver)"
+            f"{install('tracking')} (for SQLite and MongoDB; other databases need their own driver)"
         ) from error
 
 

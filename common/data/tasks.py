@@ -7,6 +7,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, build, load_yaml, nearest
 from common.errors import UserError
+from common.installed import typed
 from common.kinds.multilabel import JOINED_BY
 from common.kinds.registry import KINDS, LABELS, NamedKind
 
@@ -222,7 +223,7 @@ class Task(Settings):
     @property
     def prepare_command(self) -> str:
         """The command that prepares this task's splits, for messages."""
-        return f"python preprocess.py --task {self.argument}"
+        return f"{typed('preprocess')} --task {self.argument}"
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from common.devices import cpu_cores
 from common.errors import UserError
+from common.installed import install
 from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
 
 
@@ -22,7 +23,7 @@ class RayTasks:
         try:
             import ray
         except ImportError:
-            raise UserError("--launcher ray needs Ray; run: pip install -r requirements-ray.txt") from None
+            raise UserError(f"--launcher ray needs Ray; run: {install('ray')}") from None
         self._ray = ray
         threads = asked.threads or 1
         _connect(ray, asked.workers, threads)

@@ -18,6 +18,7 @@ from unittest import mock
 
 from common.devices import cpu_cores
 from common.errors import UserError, first_line
+from common.installed import install
 from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
 
 DEFAULT_FOLDER = Path(".submitit")
@@ -127,7 +128,7 @@ def _executor(cluster: str, folder: Path, options: Mapping[str, Any]) -> Any:
     try:
         import submitit
     except ImportError:
-        raise UserError("--launcher slurm needs submitit; run: pip install -r requirements-slurm.txt") from None
+        raise UserError(f"--launcher slurm needs submitit; run: {install('slurm')}") from None
     named = {
         name if name in _SHARED_OPTIONS or name.startswith("slurm_") else f"slurm_{name}": _typed(value)
         for name, value in options.items()

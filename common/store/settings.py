@@ -4,6 +4,8 @@ import functools
 from pathlib import Path
 
 from common.config import Settings
+from common.installed import FROM_WHEEL
+from common.progress import say
 from common.seeds import DEFAULT_SEED
 from common.store.step import Context
 from common.store.store import Store
@@ -12,6 +14,8 @@ from common.store.workspace import default_root
 
 @functools.cache
 def _open(root: Path) -> Store:
+    if FROM_WHEEL and not root.exists():  # in a clone, it is where one expects it
+        say(f"workspace: {root.resolve()} (data, models and reports; --workspace sets another folder)")
     store = Store(root)
     store.remove_leftovers()
     return store

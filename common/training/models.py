@@ -12,6 +12,7 @@ from common.config import OLD_NAMES, Settings, build
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
+from common.installed import typed
 from common.kinds.registry import LABELS, NamedKind
 from common.store.artifact import MANIFEST, Action, points_to, read_manifest
 from common.store.workspace import Workspace, workspace_of
@@ -184,7 +185,7 @@ def only_teacher(paths: Workspace, task: Task) -> str:
     configs = [read_config(folder) for folder in saved_models(paths.root / "models" / task.models_task)]
     teachers = [config.name for config in configs if config.kind == "teacher"]
     if not teachers:
-        command = f"python finetune.py --task {task.models_of or task.argument}"
+        command = f"{typed('finetune')} --task {task.models_of or task.argument}"
         raise UserError(f"no teacher for {task.name} yet; run: {command}")
     if len(teachers) > 1:
         listed = ", ".join(teachers)

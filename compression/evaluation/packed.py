@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from common.data.tasks import Task
 from common.errors import UserError
@@ -12,14 +12,11 @@ from common.store.workspace import Workspace
 from common.training.models import missing_model, model_folder
 from compression.runtime import PACKED_SUFFIX, Model, PackedError, load, zoo_file, zoo_hint
 
-if TYPE_CHECKING:
-    from compression.runtime.native import NativeModel
-
 Runtime = Literal["numpy", "c"]
 """Runtime that reads a packed file."""
 
 
-def load_packed(path: Path, runtime: Runtime = "numpy") -> Model | NativeModel:
+def load_packed(path: Path, runtime: Runtime = "numpy") -> Model:
     """Return a packed file's model.
 
     Raises UserError if the file is missing or damaged, or if the C runtime is not built or cannot read it.

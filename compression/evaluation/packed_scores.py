@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import f1_score
@@ -22,9 +22,6 @@ from compression.evaluation.packed import load_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import packed_speed
 from compression.runtime import Model, to_probabilities
-
-if TYPE_CHECKING:
-    from compression.runtime.native import NativeModel
 
 
 def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]:
@@ -54,12 +51,12 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]
     return rows
 
 
-def scored_threshold(model: Model | NativeModel) -> float | None:
+def scored_threshold(model: Model) -> float | None:
     """Return the threshold of a packed file that scores depend on: a model that rejects is scored by all its labels."""
     return None if model.rejects else model.threshold
 
 
-def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | None = None) -> None:
+def check_task(model: Model, task: Task, where: str, arch: str | None = None) -> None:
     """Raise UserError if a packed file's task, labels or architecture differ from the given ones."""
     if arch not in (None, model.arch):
         raise UserError(f"{where}: a {model.arch}, not a {arch}")
@@ -72,7 +69,7 @@ def check_task(model: Model | NativeModel, task: Task, where: str, arch: str | N
         raise UserError(f"{where} learned the labels {learned}, {task.name} has {of_task}")
 
 
-def packed_logits(model: Model | NativeModel, split: Split) -> np.ndarray:
+def packed_logits(model: Model, split: Split) -> np.ndarray:
     """Return a packed model's logits for a split's texts or pairs, float32 [n, outputs].
 
     They are [n, words, outputs] for tasks that label words, and [n, 1 + words, 2] for questions; NaN after a row's last

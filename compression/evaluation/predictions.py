@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from common.data.split import Split, read_metadata, read_table
 from common.data.tasks import Task
 from common.errors import UserError
+from common.installed import typed
 from common.kinds.base import ANSWERED_FROM, Kind
 from common.kinds.registry import KINDS, LABELS
 from common.store.files import whole_file
@@ -82,7 +83,7 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
     Raises UserError if they are missing or damaged, or do not belong to the row's model and data.
     """
     path = predictions_file(scores, row["split"])
-    again = f"run: python evaluate.py --task {row['task']} --model-name {row['model']}"
+    again = f"run: {typed('evaluate')} --task {row['task']} --model-name {row['model']}"
     table = read_table(path, again)
     metadata = read_metadata(path)
     kind = KINDS.get(metadata.pop(_KIND, ""))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from common.data.split import load_split
 from common.data.tasks import Task, known_tasks, load_task
+from common.installed import FROM_WHEEL, typed
 from common.store.workspace import Workspace
 from common.tables import shortened
 from compression.experiments.report.results import Row
@@ -46,15 +47,16 @@ def packed_commands(
     """
     # `python` if a virtual environment is active, else this interpreter.
     python = "python" if os.environ.get("VIRTUAL_ENV") else _from_here(Path(sys.executable))
+    predict = typed("predict", python)
     file, quoted = _from_here(path), " ".join(map(shlex.quote, texts))
     line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
     model = f"{file} --task {_from_here(scores_of)}" if scores_of else file
     table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
     return [
-        f"{python} -m compression.runtime {file} {quoted}",
-        f"{line} {quoted} | {python} predict.py --model {model}{' --explain' if explains else ''}",
-        f"{python} predict.py --model {model}",
-        *([f"{python} predict.py --model {model}{table}"] if columns else []),
+        f"{f'{python} -m compression.runtime' if not FROM_WHEEL else 'featherweight classify'} {file} {quoted}",
+        f"{line} {quoted} | {predict} --model {model}{' --explain' if explains else ''}",
+        f"{predict} --model {model}",
+        *([f"{predict} --model {model}{table}"] if columns else []),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
+from common.installed import install
 from compression.students.student import Student
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def import_onnx() -> Any:
         import onnx.helper
         import onnx.numpy_helper
     except ImportError:
-        raise UserError("ONNX files need a library; run: pip install -r requirements-onnx.txt") from None
+        raise UserError(f"ONNX files need a library; run: {install('onnx')}") from None
     return onnx
 
 

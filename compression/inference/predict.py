@@ -29,6 +29,7 @@ from compression.inference.explain import leave_one_out
 from compression.inference.texts import Columns, Format, Row, chunks, format_of, read_texts
 from compression.inference.writers import Options, Writer, make_writer
 from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
+from compression.runtime.zoo import left_out
 
 CHUNK_CHARACTERS = 1_000_000
 """Number of characters after which a chunk ends early, so that long documents take no more memory than sentences."""
@@ -171,7 +172,8 @@ def find_model(paths: Workspace, model: str, task: str | None) -> Path:
     if path := zoo_file(model):
         return Path(path)
     known = {folder.name for folder in there} | set(zoo_names())
-    raise UserError(f"no model {model!r} in {paths.root}{nearest(model, known)} (zoo: {', '.join(zoo_names())})")
+    hint = left_out(model) or f"{nearest(model, known)} (zoo: {', '.join(zoo_names())})"
+    raise UserError(f"no model {model!r} in {paths.root}{hint}")
 
 
 def _check_answers(settings: PredictSettings, model: Classifier) -> None:

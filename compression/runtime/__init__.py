@@ -23,18 +23,18 @@ if sys.argv[:1] == ["-m"]:
     # nothing from threads, which take time to start and to wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from compression.runtime.kinds import to_probabilities
-from compression.runtime.model import Model, load, load_bytes, tidy
-from compression.runtime.reader import PackedError
-from compression.runtime.shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
-from compression.runtime.spans import merge_windows, windows_of
-from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
-from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
-from compression.runtime.tokenizers.char import ALPHABET, Characters
-from compression.runtime.tokenizers.hash import HASHES, HashedWords, hash_codes
-from compression.runtime.tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
-from compression.runtime.tokenizers.ngrams import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
-from compression.runtime.tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
-from compression.runtime.tokenizers.wordpiece import WordPieces
-from compression.runtime.weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
-from compression.runtime.zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names
+from .kinds import to_probabilities
+from .model import Model, load, load_bytes, tidy
+from .reader import PackedError
+from .shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
+from .spans import merge_windows, windows_of
+from .tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
+from .tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
+from .tokenizers.char import ALPHABET, Characters
+from .tokenizers.hash import HASHES, HashedWords, hash_codes
+from .tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
+from .tokenizers.ngrams import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
+from .tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
+from .tokenizers.wordpiece import WordPieces
+from .weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
+from .zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from compression.runtime.model import Model, load
-from compression.runtime.reader import PackedError
-from compression.runtime.zoo import zoo_names
+from .model import Model, load
+from .reader import PackedError
+from .zoo import zoo_names
 
 _PROGRAM = "python -m compression.runtime" if __package__ else f"python {sys.argv[0]}"
-_USAGE = f"""usage: {_PROGRAM} MODEL [TEXT ...]
+_USAGE = """usage: {program} MODEL [TEXT ...]
 
 Print the label of each TEXT, or without TEXT of each line of standard input, and all labels' probabilities.
-MODEL is a packed file (.fwt), or the name of a model of the zoo: {{names}}.
+MODEL is a packed file (.fwt), or the name of a model of the zoo: {names}.
 A model of pairs takes two TEXTs a pair, or lines of two texts with a tab between them.
 A model that labels words prints a line for each word, and an empty one after each text.
 A model that answers questions takes a question and its context as a pair, and prints the answer, empty for none."""
@@ -22,18 +22,20 @@ _LINES_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 20
 _PADDED = ("tags", "answers")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], load: Callable[[str], Model] = load, program: str = _PROGRAM) -> None:
     """Print the answers. Raises PackedError."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(_USAGE.format(names=", ".join(zoo_names()) or "none is here"))
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(_USAGE.format(program=program, names=", ".join(zoo_names()) or "none is here"))
         return
     model = load(arguments[0])
     sys.stdout.reconfigure(encoding="utf-8")
     texts = arguments[1:]
+    if file := next(filter(os.path.isfile, texts), None):
+        raise PackedError(f"{file} is a file, not a text; its lines are read by: {program} {arguments[0]} < {file}")
     if texts and model.pair and len(texts) % 2:
         raise PackedError(f"{model.name} reads pairs of texts: give an even number of them")
     if texts:
-        _print(model, list(zip(texts[::2], texts[1::2], strict=True)) if model.pair else texts)
+        _print(model, list(zip(texts[::2], texts[1::2])) if model.pair else texts)
         return
     at_once = 1 if sys.stdin.isatty() else _LINES_AT_ONCE
     if at_once == 1:
@@ -68,9 +70,10 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
     print("".join(f"{line}\n" for line in model.lines(texts)), end="", flush=True)
 
 
-if __name__ == "__main__":
+def run_command(run: Callable[[], None]) -> None:
+    """Run a command; a PackedError becomes one line and exit code 2."""
     try:
-        main(sys.argv[1:])
+        run()
     except PackedError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -79,3 +82,7 @@ if __name__ == "__main__":
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    run_command(lambda: main(sys.argv[1:]))

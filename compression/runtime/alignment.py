@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compression.runtime.encoders import Encoder, Weights, owners
-from compression.runtime.shapes import EncoderSize
-from compression.runtime.weights import LARGEST
+from .encoders import Encoder, Weights, owners
+from .shapes import EncoderSize
+from .weights import LARGEST
 
 
 class Alignment(Encoder):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compression.runtime.shapes import GATES, LAYER_PARTS, TRANSFORMERS, EncoderSize
-from compression.runtime.weights import LARGEST
+from .shapes import GATES, LAYER_PARTS, TRANSFORMERS, EncoderSize
+from .weights import LARGEST
 
 Weights = dict[str, np.ndarray]
 
@@ -165,7 +165,7 @@ class Recurrent(Encoder):
             inputs = inputs.reshape(2, len(steps), size, -1)
             live = (steps < lengths).sum(1)
             changes = [0, *(np.flatnonzero(np.diff(live)) + 1).tolist(), len(steps)]
-            for start, end in itertools.pairwise(changes):
+            for start, end in zip(changes, changes[1:]):
                 texts = int(live[start])
                 views = [None if array is None else array[:, :texts] for array in (state, cell, best)]
                 seen = None if states is None else np.empty((2, end - start, texts, self._hidden), np.float32)
@@ -278,7 +278,7 @@ class Transformer(Encoder):
         """Yield for each batch the indexes of its texts, and states [texts, time, hidden], special tokens included."""
         count = 1 + self._size.pair
         tokens, ends = ids.tolist(), np.cumsum(lengths).tolist()
-        sentences = [[*tokens[start:end], SEPARATOR] for start, end in itertools.pairwise([0, *ends])]
+        sentences = [[*tokens[start:end], SEPARATOR] for start, end in zip([0, *ends], ends)]
         texts = [[FIRST, *itertools.chain(*sentences[i : i + count])] for i in range(0, len(sentences), count)]
         order = np.argsort([-len(text) for text in texts], kind="stable")
         units = max(self._size.intermediate, self._size.hidden, self._size.dim, self._size.attention)

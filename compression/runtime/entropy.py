@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compression.runtime.reader import PackedError, Reader
+from .reader import PackedError, Reader
 
 RAW, CONSTANT, CODED, BY_ROW, BY_COLUMN = range(5)
 """How an array is stored: uncompressed, as one value, coded with one table, or with a table for each class of rows or
@@ -149,7 +149,7 @@ def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
     if not count or -(-total // count) > MOST_STEPS:
         raise PackedError("a stream has too few lanes")
     lanes = Lanes(reader, count)
-    decoded = np.concatenate([array.tables() + np.uint16(start) for array, start in zip(coded, first, strict=True)])
+    decoded = np.concatenate([array.tables() + np.uint16(start) for array, start in zip(coded, first)])
     decoded = decoded.astype(np.uint32)
     decoded <<= CODE_BITS
     _decode(lanes, decoded, slots)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from compression.runtime.entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
-from compression.runtime.kinds import BY_WORD, MULTILABEL, kind_with
-from compression.runtime.reader import MOST_VALUES, MOST_WIDTH, PackedError, Reader
-from compression.runtime.shapes import (
+from .entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
+from .kinds import BY_WORD, MULTILABEL, kind_with
+from .reader import MOST_VALUES, MOST_WIDTH, PackedError, Reader
+from .shapes import (
     ALIGNING,
     ARCHS,
     EMBEDDINGS,
@@ -18,12 +18,12 @@ from compression.runtime.shapes import (
     EncoderSize,
     student_shapes,
 )
-from compression.runtime.tokenizers.bpe import BytePairs
-from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
-from compression.runtime.tokenizers.char import ALPHABET
-from compression.runtime.tokenizers.ngrams import NGrams
-from compression.runtime.vocabulary import Fingerprints, Vocabulary, read_word_pieces
-from compression.runtime.weights import Matrix, Streams, checked, join_planes
+from .tokenizers.bpe import BytePairs
+from .tokenizers.bytelevel import ByteLevelPairs
+from .tokenizers.char import ALPHABET
+from .tokenizers.ngrams import NGrams
+from .vocabulary import Fingerprints, Vocabulary, read_word_pieces
+from .weights import Matrix, Streams, checked, join_planes
 
 PAIR, POOL_MAX, CALIBRATED, ALIGN, SYMMETRIC, THRESHOLD = 1, 2, 16, 32, 64, 128
 """Bits of the settings' flags, besides BY_WORD and MULTILABEL."""

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from compression.runtime.reader import PackedError
-from compression.runtime.spans import best_span
-from compression.runtime.words import word_spans
+from .reader import PackedError
+from .spans import best_span
+from .words import word_spans
 
 BY_WORD, MULTILABEL = 4, 8
 """Bits of the settings' flags that tell kinds apart; with both, a byte with the kind's `code` follows the flags."""
@@ -47,7 +47,7 @@ class Kind:
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
         """Yield what the command line prints for each text, such as the answer and each label's probability."""
         for row in model.probabilities(texts).tolist():
-            shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row, strict=True))
+            shares = "\t".join(f"{label} {share:.6f}" for label, share in zip(model.labels, row))
             yield f"{self.shown(model, row)}\t{shares}"
 
     def answer(self, model: Any, probabilities: Sequence[float]) -> Any:
@@ -81,7 +81,7 @@ class SeveralLabels(Kind):
         return to_probabilities(logits, temperature, independent=True)
 
     def answer(self, model: Any, probabilities: Sequence[float]) -> list[str]:
-        return [label for label, p in zip(model.labels, probabilities, strict=True) if p >= 0.5]
+        return [label for label, p in zip(model.labels, probabilities) if p >= 0.5]
 
     def shown(self, model: Any, probabilities: Sequence[float]) -> str:
         return "|".join(self.answer(model, probabilities)) or NONE
@@ -116,12 +116,12 @@ class TagsOfWords(Kind):
     def answers(self, model: Any, texts: Sequence) -> list:
         texts = [text for (text,) in model.tidied(texts)]
         counts = (len(text.split()) for text in texts)
-        rows = zip(model.probabilities(texts), counts, strict=True)
+        rows = zip(model.probabilities(texts), counts)
         return [[model.labels[i] for i in row[:n].argmax(-1).tolist()] for row, n in rows]
 
     def lines(self, model: Any, texts: Sequence) -> Iterator[str]:
-        for text, tags in zip(texts, self.answers(model, texts), strict=True):
-            yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags, strict=False))
+        for text, tags in zip(texts, self.answers(model, texts)):
+            yield "".join(f"{word}\t{tag}\n" for word, tag in zip(text.split(), tags))
 
 
 class PartsOfContexts(Kind):
@@ -137,7 +137,7 @@ class PartsOfContexts(Kind):
     def answers(self, model: Any, texts: Sequence) -> list:
         pairs = model.tidied(texts)
         answers = []
-        for (_, context), logits in zip(pairs, model.logits(pairs), strict=True):
+        for (_, context), logits in zip(pairs, model.logits(pairs)):
             words = word_spans(context, model.plain_words)
             best = best_span(logits[: 1 + len(words)], model.threshold)
             answers.append("" if best is None else context[words[best[0]][0] : words[best[1]][1]])

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
-from compression.runtime.alignment import Alignment
-from compression.runtime.encoders import ENCODERS
-from compression.runtime.header import Header
-from compression.runtime.reader import PackedError, Reader
-from compression.runtime.shapes import TRANSFORMERS
-from compression.runtime.spans import merge_windows, windows_of
-from compression.runtime.tokenizers.bpe import BytePairs
-from compression.runtime.tokenizers.bytelevel import ByteLevelPairs
-from compression.runtime.tokenizers.char import Characters
-from compression.runtime.tokenizers.hash import HashedWords
-from compression.runtime.tokenizers.ngrams import NGrams
-from compression.runtime.tokenizers.wordpiece import WordPieces
-from compression.runtime.words import word_spans
-from compression.runtime.zoo import packed_file
+from .alignment import Alignment
+from .encoders import ENCODERS
+from .header import Header
+from .reader import PackedError, Reader
+from .shapes import TRANSFORMERS
+from .spans import merge_windows, windows_of
+from .tokenizers.bpe import BytePairs
+from .tokenizers.bytelevel import ByteLevelPairs
+from .tokenizers.char import Characters
+from .tokenizers.hash import HashedWords
+from .tokenizers.ngrams import NGrams
+from .tokenizers.wordpiece import WordPieces
+from .words import word_spans
+from .zoo import packed_file
 
 MAGIC = b"FWT"
 VERSION = 1
@@ -32,17 +33,18 @@ MOST_HEADER = 1 << 22
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23
 
 Loaded = TypeVar("Loaded")
-Texts = Iterable[str] | Iterable[tuple[str, str]]
+Texts = Union[Iterable[str], Iterable[tuple[str, str]]]
 """A list of texts, or of pairs, or any other iterable of them that is not a string, a dictionary or a table."""
 Sentences = tuple[str, ...]
 """A text, or the two texts of a pair."""
-Tokenizer = BytePairs | ByteLevelPairs | WordPieces | Characters | HashedWords | NGrams
+Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords, NGrams]
 
 
 class Model:
     """A packed student. Any number of threads may use it at the same time.
 
-    name, task: its name, and the task it was trained for. labels: empty for numbers. pair: whether it reads two texts.
+    name, task: its name, and the task it was trained for. bytes: the size of its file. labels: empty for numbers.
+    pair: whether it reads two texts.
     kind: what it predicts: "labels", one a text; "multilabel", any number of labels, each with its own probability;
     "numbers", one a text; "tags", one for each word (between single spaces); "answers" to a question, the first text:
     parts of its context, the second text (the labels are then start and end). arch: one of ARCHS. embedding: one of
@@ -52,7 +54,8 @@ class Model:
     questions, the least probability of an answer; None if there is none.
     """
 
-    def __init__(self, header: Header, weights: dict[str, np.ndarray]) -> None:
+    def __init__(self, header: Header, weights: dict[str, np.ndarray], file_bytes: int) -> None:
+        self.bytes = file_bytes
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.kind, self._kind = header.outputs, header.kind.name, header.kind
@@ -75,6 +78,10 @@ class Model:
         longest = max(self._table.shape[1], *(length for layer, _ in self._layers for length in layer.shape))
         self._texts_at_once = min(_TEXTS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
         self._tokens_at_once = min(_TOKENS_AT_ONCE, max(1, _VALUES_AT_ONCE // longest))
+
+    def __repr__(self) -> str:
+        labels = reprlib.repr(self.labels)
+        return f"{type(self).__name__}(name={self.name!r}, task={self.task!r}, labels={labels}, bytes={self.bytes})"
 
     def logits(self, texts: Texts) -> np.ndarray:
         """Return logits, float32 [texts, outputs]; for a regression the score, scaled to [0, 1].
@@ -224,11 +231,11 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
     except TypeError:
         items = None
     # The items of a string are its letters, those of a dictionary its keys, and those of a table its columns' names.
-    if items is None or isinstance(texts, str | bytes | Mapping | Set) or hasattr(texts, "columns"):
+    if items is None or isinstance(texts, (str, bytes, Mapping, Set)) or hasattr(texts, "columns"):
         raise PackedError(f"expected a list of {'pairs of texts' if pair else 'texts'}, not {_type_of(texts)}")
     sentences: list[Sentences] = []
     for number, item in enumerate(items, 1):
-        parts = tuple(item) if pair and isinstance(item, tuple | list) else (item,)
+        parts = tuple(item) if pair and isinstance(item, (tuple, list)) else (item,)
         if len(parts) != 1 + pair or not all(isinstance(text, str) for text in parts):
             raise PackedError(f"item {number} {_fault(item, pair)}")
         sentences.append(tuple(map(_without_surrogates, parts)))
@@ -237,7 +244,7 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
 
 def _fault(item: Any, pair: bool) -> str:
     """Return how an item differs from a text, or from a pair of texts."""
-    if not pair or not isinstance(item, tuple | list):
+    if not pair or not isinstance(item, (tuple, list)):
         return f"is {_type_of(item)}, not a {'pair of texts' if pair else 'text'}"
     if len(item) != 2:
         return f"has {len(item)} texts instead of two"
@@ -285,7 +292,7 @@ def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError if they are malformed."""
     header, reader = open_packed(data)
     header.read_streams(reader)
-    return Model(header, header.weights())
+    return Model(header, header.weights(), len(data))
 
 
 def open_packed(data: bytes) -> tuple[Header, Reader]:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compression.runtime.kinds import BY_WORD, MULTILABEL, LabelOrNone, kind_with
-from compression.runtime.model import Texts, read_texts, read_with
-from compression.runtime.reader import PackedError
-from compression.runtime.shapes import ARCHS, EMBEDDINGS
+from .kinds import BY_WORD, MULTILABEL, LabelOrNone, kind_with
+from .model import Model, Sentences, Texts, read_with
+from .reader import PackedError
+from .shapes import ARCHS, EMBEDDINGS
 
 FOLDER = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtimes", "c"))
 LIBRARY = os.path.join(FOLDER, "libfeatherweight.so")
@@ -50,7 +50,8 @@ def _library() -> ctypes.CDLL:
     """Return the C runtime. Raises PackedError if it is not built, or older than its header (by make's rule)."""
     try:
         library = _declared(ctypes.CDLL(LIBRARY))
-        if os.path.getmtime(LIBRARY) >= os.path.getmtime(os.path.join(FOLDER, "featherweight.h")):
+        header = os.path.join(FOLDER, "featherweight.h")  # a wheel has the library alone
+        if not os.path.exists(header) or os.path.getmtime(LIBRARY) >= os.path.getmtime(header):
             return library
         problem = "it is older than featherweight.h"
     except OSError as error:
@@ -81,7 +82,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-class NativeModel:
+class NativeModel(Model):
     """A packed student in the C runtime; see `Model` for its attributes and methods.
 
     Any number of threads may use it at the same time: each call has a workspace of its own. Texts are tidied by the
@@ -90,7 +91,8 @@ class NativeModel:
 
     def __init__(self, data: bytes) -> None:
         """Raises PackedError if the bytes are not a packed student, or one that the C runtime does not read."""
-        self._c = library = _library()
+        self._c, self._data, self.bytes = _library(), data, len(data)
+        library = self._c
         self._block = ctypes.create_string_buffer(library.fw_model_size())
         self._check(library.fw_open(self._block, data, len(data)))
         size = library.fw_memory_size(self._block)
@@ -108,7 +110,12 @@ class NativeModel:
         self.arch, self.embedding = ARCHS[fields.arch], EMBEDDINGS[fields.embedding]
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold
+        self.plain_words = False  # they matter to questions, which the C runtime refuses
         self._workspaces: list[np.ndarray] = []  # those that no call uses
+
+    def __reduce__(self) -> tuple:
+        """Return what a pickle has: the packed file."""
+        return NativeModel, (self._data,), {"name": self.name}
 
     def _check(self, status: int) -> None:
         if status != _OK:
@@ -139,9 +146,8 @@ class NativeModel:
         self._c.fw_start(workspace.ctypes.data, size)
         return workspace
 
-    def logits(self, texts: Texts) -> np.ndarray:
-        """Return float32 [texts, outputs], or if words have labels, [texts, words, outputs]; see `Model.logits`."""
-        coded = [text.encode() for sentences in read_texts(texts, self.pair) for text in sentences]
+    def _logits(self, texts: list[Sentences]) -> np.ndarray:
+        coded = [text.encode() for sentences in texts for text in sentences]
         if self.kind == "tags":
             return self._word_logits(coded)
         count = len(coded) // (1 + self.pair)
@@ -160,7 +166,7 @@ class NativeModel:
     def _word_logits(self, texts: list[bytes]) -> np.ndarray:
         of_texts = [self._logits_of_words(text) for text in texts]
         by_text = np.full((len(texts), max(map(len, of_texts), default=0), self.outputs), np.nan, np.float32)
-        for row, logits in zip(by_text, of_texts, strict=True):
+        for row, logits in zip(by_text, of_texts):
             row[: len(logits)] = logits
         return by_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from compression.runtime.tokenizers.hash import HASHES
+from .tokenizers.hash import HASHES
 
 ARCHS = ("ffn", "rnn", "bilstm", "conv", "transformer", "recursive", "gru")
 """All architectures; a file holds the index."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from compression.runtime.entropy import Lanes, frequencies
-from compression.runtime.reader import PackedError, Reader
-from compression.runtime.tokenizers.bpe import DUMMY_PREFIX, WORDS, BytePairs
-from compression.runtime.tokenizers.bytelevel import BYTE_LEVEL, BYTES, ByteLevelPairs
-from compression.runtime.tokenizers.merges import UNKNOWN
-from compression.runtime.tokenizers.ngrams import MOST_BITS, NGrams
-from compression.runtime.tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
-from compression.runtime.weights import Streams
+from .entropy import Lanes, frequencies
+from .reader import PackedError, Reader
+from .tokenizers.bpe import DUMMY_PREFIX, WORDS, BytePairs
+from .tokenizers.bytelevel import BYTE_LEVEL, BYTES, ByteLevelPairs
+from .tokenizers.merges import UNKNOWN
+from .tokenizers.ngrams import MOST_BITS, NGrams
+from .tokenizers.normalisation import NMT_NFKC, SPACE, Normaliser
+from .weights import Streams
 
 PAIR_BITS = 16
 """log2 of the sum of the frequencies of a merge's parts."""
@@ -178,7 +178,7 @@ class PairModel:
     def learn(self, first: int, pairs: np.ndarray) -> None:
         """Count the parts of coded merges from number `first` on. pairs: int64 [merges, 2]."""
         indexes = self._indexes[first : first + len(pairs)]
-        for index, left in zip(indexes.tolist(), pairs[:, 0].tolist(), strict=True):
+        for index, left in zip(indexes.tolist(), pairs[:, 0].tolist()):
             # In order: a merge may have a part that is a merge of the same block.
             self._right[index] = self._right[left]
         for side in (0, 1):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compression.runtime.entropy import BLOCK, MOST_TABLES, Array
-from compression.runtime.reader import MOST_VALUES, PackedError, Reader
+from .entropy import BLOCK, MOST_TABLES, Array
+from .reader import MOST_VALUES, PackedError, Reader
 
 FLOAT32, FLOAT16, AFFINE, CODEBOOK, PRODUCT, KRONECKER = range(6)
 """How a matrix is stored."""

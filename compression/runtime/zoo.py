@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from compression.runtime.reader import PackedError
+from .reader import PackedError
 
 PACKED_SUFFIX = ".fwt"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,9 +47,16 @@ def packed_file(model: str | os.PathLike) -> str | os.PathLike:
 
 
 def zoo_hint(name: str) -> str:
-    """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo."""
+    """Return '; did you mean X? (zoo: X, Y)' for a name that is not in the zoo; where to get one that a wheel lacks."""
     import difflib  # needed for wrong names only
 
     names = zoo_names()
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"
+    return left_out(name) or (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"
+
+
+def left_out(name: str) -> str:
+    """Return where to get a model of the zoo that has only its card here; an empty text for any other name."""
+    if not is_name(name) or not any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
+        return ""
+    return f"; too large for the wheel: copy zoo/{name}{PACKED_SUFFIX} from the project's repository and give its path"

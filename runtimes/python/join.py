@@ -9,6 +9,7 @@ __init__.py, which only re-exports names, the docstring is taken.
 import ast
 import sys
 from collections import Counter
+from importlib.util import resolve_name
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "compression" / "runtime"
@@ -42,8 +43,10 @@ def join() -> str:
 def add_in_order(module: str, order: list[str]) -> None:
     """Append a module, after all modules of the package that it imports."""
     for node in ast.parse(source_of(module)).body:
-        if isinstance(node, ast.ImportFrom) and node.module.startswith(NAME) and node.module not in order:
-            add_in_order(node.module, order)
+        if isinstance(node, ast.ImportFrom) and node.level:
+            imported = resolve_name("." * node.level + node.module, module.rpartition(".")[0])
+            if imported not in order:
+                add_in_order(imported, order)
     order.append(module)
 
 
@@ -59,7 +62,7 @@ def external_imports(tree: ast.Module) -> list[str]:
     for node in tree.body:
         if isinstance(node, ast.Import):
             lines.append(ast.unparse(node))
-        elif isinstance(node, ast.ImportFrom) and not node.module.startswith(NAME):
+        elif isinstance(node, ast.ImportFrom) and not node.level:
             lines += [f"from {node.module} import {alias.name}" for alias in node.names]
     return lines
 

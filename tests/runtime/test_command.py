@@ -36,6 +36,13 @@ def test_it_prints_labels_and_probabilities(models, run):
     assert run(folder / "bpe.fwt", lines="\ufeffA wonderful film\ncaf\u00e9\n".encode()) == printed
     assert run(folder / "bpe.fwt", lines=b"\n\x00\n").count("\n") == 2
     assert run("--help").startswith("usage: python ")
+    assert run(folder / "bpe.fwt", "--help") == run("--help")
+
+
+def test_a_file_is_not_a_text(models, run, tmp_path):
+    (tmp_path / "texts.txt").write_text("a film")
+    with pytest.raises(PackedError, match=r"texts\.txt is a file, not a text; .*: python .* < "):
+        run(models["bpe"][1] / "bpe.fwt", tmp_path / "texts.txt")
 
 
 def test_it_reads_pairs(tmp_path, run):

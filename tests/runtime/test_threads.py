@@ -109,9 +109,11 @@ def test_a_workspace_is_used_by_one_call_at_a_time(tmp_path, c_library):
     assert 1 <= len(model._workspaces) <= THREADS
 
 
-def test_a_model_can_be_pickled(tmp_path):
-    model = load(made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash")))
+@pytest.mark.parametrize("reader", [load, load_native])
+def test_a_model_can_be_pickled(tmp_path, c_library, reader):
+    model = reader(made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash")))
     copied = pickle.loads(pickle.dumps(model))
+    assert repr(copied) == repr(model)
     assert np.array_equal(copied.logits(["a wonderful film"]), model.logits(["a wonderful film"]))
 
 

@@ -36,6 +36,9 @@ def test_an_unknown_name_lists_the_zoo(folder):
         load("first-2k")
     with pytest.raises(PackedError, match=r"^x: not a file, and not a model of the zoo \(zoo: first-1k\)$"):
         load("x")
+    (folder / "large-400k.json").touch()
+    with pytest.raises(PackedError, match=r"large-400k: .* copy zoo/large-400k\.fwt from the project"):
+        load("large-400k")
 
 
 def test_a_file_of_that_name_comes_first(folder, tmp_path, monkeypatch):

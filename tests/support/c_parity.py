@@ -34,3 +34,4 @@ def check(theirs, ours, texts):
         chosen = np.take_along_axis(expected, np.nan_to_num(found).argmax(-1)[..., None], -1)[..., 0]
         assert np.nanmax(np.nanmax(np.nan_to_num(expected), -1) - np.nan_to_num(chosen)) < near / 10
     assert np.nanmax(np.abs(ours.probabilities(texts) - theirs.probabilities(texts))) < NEAR
+    assert len(ours.predict(texts)) == len(list(ours.lines(texts))) == len(texts)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from common.errors import UserError
+from common.installed import install
 
-INSTALL = "pip install -r requirements-fairseq.txt && pip install --no-deps ve-fairseq==0.12.3"
+INSTALL = f"{install('fairseq')} && pip install --no-deps ve-fairseq==0.12.3"
 
 
 def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:

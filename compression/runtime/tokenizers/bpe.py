@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from compression.runtime.tokenizers.merges import Merges, Splits
-from compression.runtime.tokenizers.normalisation import SPACE, Normaliser
+from .merges import Merges, Splits
+from .normalisation import SPACE, Normaliser
 
 DUMMY_PREFIX, SQUEEZE, WORDS = 1, 2, 4
 """Flags: sentencepiece's add_dummy_prefix and remove_extra_whitespaces; no piece extends beyond a word."""

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from compression.runtime.tokenizers.bpe import DUMMY_PREFIX
-from compression.runtime.tokenizers.merges import Merges
+from .bpe import DUMMY_PREFIX
+from .merges import Merges
 
 BYTE_LEVEL = 8
 """Flag: symbols are bytes, written as the characters U+0000 to U+00FF; words are GPT-2's."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compression.runtime.words import split_words
+from ..words import split_words
 
 HASHES = 3
 

@@ -21,8 +21,8 @@ class Merges:
 
     def __init__(self, characters: int, symbols: Sequence[str], states: Sequence[int]) -> None:
         self._order = {symbol: i for i, symbol in enumerate(symbols) if i >= characters}
-        self._unused = {symbol for symbol, state in zip(symbols, states, strict=True) if state == UNUSED}
-        used = [symbol for symbol, state in zip(symbols, states, strict=True) if state == USED]
+        self._unused = {symbol for symbol, state in zip(symbols, states) if state == UNUSED}
+        used = [symbol for symbol, state in zip(symbols, states) if state == USED]
         self.ids = {symbol: i for i, symbol in enumerate(used, 1)}
         self.size = 1 + len(used)
 

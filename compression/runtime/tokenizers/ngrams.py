@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from compression.runtime.words import split_words
+from ..words import split_words
 
 PART_LENGTHS = (3, 4, 5)
 """Characters of a word's parts."""

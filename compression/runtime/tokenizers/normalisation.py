@@ -105,7 +105,7 @@ def _later_characters() -> dict[str, str]:
 def _later_compositions() -> dict[str, str]:
     """Return compositions of Unicode 16, for the same reason: sequence of characters -> the composed one."""
     words = _LATER_COMPOSITIONS.split()
-    return dict(zip(words[::2], words[1::2], strict=True))
+    return dict(zip(words[::2], words[1::2]))
 
 
 _LATER_COMPOSITIONS = """

@@ -1,0 +1,57 @@
+"""The command `featherweight`: classifies with packed files; other words run the scripts that train."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from . import PackedError, __version__, load
+from ._train.compression.runtime.__main__ import main as classify
+from ._train.compression.runtime.__main__ import run_command
+
+SCRIPTS = ("experiment", "preprocess", "finetune", "compress", "evaluate", "analyze", "predict")
+OF_EXPERIMENT = ("fit", "run", "sweep", "report", "list", "show", "compare", "best", "clean")
+USAGE = f"""usage: featherweight COMMAND ...
+
+classify MODEL [TEXT ...]   print the label of each text, or of each line of standard input
+fit FILE.csv [flags]        train a packed file from a table of texts and labels
+
+Training needs more libraries: pip install 'featherweight[train]'. All commands, each with a --help of its own:
+classify, {", ".join(OF_EXPERIMENT)},
+{", ".join(SCRIPTS)}"""
+OLDEST = (3, 11)
+"""The oldest Python that the scripts run on."""
+
+
+def main() -> None:
+    """Run the command of the command line."""
+    run_command(_run)
+
+
+def _run() -> None:
+    command, *words = sys.argv[1:] or ["--help"]
+    if command in ("-h", "--help"):
+        print(USAGE)
+    elif command == "--version":
+        print(__version__)
+    elif command == "classify":
+        classify(words, load, "featherweight classify")
+    elif command in OF_EXPERIMENT:
+        _run_script("experiment", [command, *words])
+    elif command in SCRIPTS:
+        _run_script(command, words)
+    else:
+        raise PackedError(f"unknown command {command!r}; featherweight --help lists the commands")
+
+
+def _run_script(name: str, words: list[str]) -> None:
+    """Replace this process by one that runs a script; Python puts the script's folder first on its path."""
+    if sys.version_info < OLDEST:
+        raise PackedError(f"training needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is {sys.version.split()[0]}")
+    script = Path(__file__).resolve().parent / "_train" / f"{name}.py"
+    os.execv(sys.executable, [sys.executable, str(script), *words])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The wheel: what is in it, and what it does in an environment that has only NumPy besides."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from packaging.requirements import Requirement
+
+TEXT = "a gorgeous , witty film"
+RUNTIME = "featherweight/_train/compression/runtime/model.py"
+LIBRARY = "featherweight/_train/runtimes/c/libfeatherweight.so"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Path of the wheel, built from the repository."""
+    folder = tmp_path_factory.mktemp("dist")
+    here = ["--no-build-isolation"] if find_spec("hatchling") else []
+    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", *here, "--wheel-dir", str(folder)]
+    done = subprocess.run(command, cwd=tiny.ROOT, capture_output=True, text=True, timeout=300)
+    if "No matching distribution found for hatchling" in done.stderr:
+        pytest.skip("hatchling is not installed, and cannot be downloaded")
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("featherweight-*.whl")
+    return path
+
+
+@pytest.fixture
+def run(wheel, tmp_path):
+    """A function that runs a program of an environment with NumPy and the wheel, in another folder."""
+    venv.create(tmp_path, symlinks=True)
+    (packages,) = tmp_path.glob("lib/python*/site-packages")
+    for part in ("numpy", "numpy.libs"):
+        if (there := Path(np.__file__).parent.parent / part).exists():
+            (packages / part).symlink_to(there)
+    command = [sys.executable, "-m", "pip", "--python", str(tmp_path), "install", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+
+    def run(program, *words):
+        command = [str(tmp_path / "bin" / program), *map(str, words)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    run.packages = packages
+    return run
+
+
+@pytest.mark.slow
+def test_it_is_small_and_has_one_package_with_small_models(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert wheel.stat().st_size < 1_500_000
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"featherweight"}
+    assert {"featherweight/py.typed", "featherweight/_train/experiment.py", RUNTIME} <= set(names)
+    models = [Path(name) for name in names if name.endswith(".fwt")]
+    assert "sst-2-12k.fwt" in {path.name for path in models}
+    assert "sst-2-400k.fwt" not in {path.name for path in models}
+    assert (LIBRARY in names) != wheel.name.endswith("-none-any.whl")
+
+
+@pytest.mark.slow
+def test_it_answers_in_c_and_without_it_in_numpy(run):
+    line = "positive\tnegative 0.032897\tpositive 0.967103\n"
+    shown = f"import featherweight as f; m = f.load('sst-2-12k'); print(m.predict(['{TEXT}']), m, *dir(f), sep='\\n')"
+    for name in ("NativeModel", "Model"):
+        if name == "Model":
+            (run.packages / LIBRARY).unlink()
+        elif not (run.packages / LIBRARY).exists():
+            continue
+        assert run("featherweight", "classify", "sst-2-12k", TEXT).stdout == line
+        answers, model, *names = run("python", "-c", shown).stdout.splitlines()
+        assert answers == "['positive']"
+        assert model == f"{name}(name='sst-2-12k', task='sst-2', labels=('negative', 'positive'), bytes=11749)"
+        assert names == ["Model", "PackedError", "__version__", "load", "zoo_names"]
+
+
+@pytest.mark.slow
+def test_mistakes_are_one_line_and_exit_code_2(run):
+    installs = {"predict": "requirements-predict.txt", "evaluate": "requirements.txt", "experiment": "requirements.txt"}
+    for program, words, message in (
+        ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .* and give its path"),
+        ("featherweight", ["fit", "x.csv"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
+        ("featherweight", ["fitt"], "unknown command 'fitt'; featherweight --help lists the commands"),
+        *(
+            ("python", [tiny.ROOT / f"{script}.py"], rf"\w+ is not installed; run: pip install -r {file}")
+            for script, file in installs.items()
+        ),
+    ):
+        done = run(program, *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(rf"error: .*{message}\n", done.stderr), done.stderr
+
+
+def test_the_pinned_versions_are_in_the_ranges_of_the_wheel():
+    project = tomllib.loads((tiny.ROOT / "pyproject.toml").read_text())["project"]
+    parts = {"runtime": project["dependencies"], **project["optional-dependencies"]}
+    for part, ranges in parts.items():
+        file = "requirements.txt" if part == "train" else f"requirements-{part}.txt"
+        wanted = {r.name: r.specifier for r in map(Requirement, ranges) if r.name != "featherweight"}
+        lines = (tiny.ROOT / file).read_text().splitlines()
+        pins = {r.name: r.specifier for r in (Requirement(line) for line in lines if line and line[0] not in "#-")}
+        shared = set(parts["predict"] + parts["runtime"]) if part == "train" else set()
+        assert set(pins) == set(wanted) | {Requirement(line).name for line in shared}, file
+        for name, pin in pins.items():
+            assert name not in wanted or pin == wanted[name] or next(iter(pin)).version in wanted[name], name

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
+from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.progress import show_bars
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
@@ -31,7 +32,6 @@ from common.teachers.huggingface.pretrained import quiet_transformers, resolve
 from compression.augmentation.augment import AugmentTask, CandidateSource, augment
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove
-from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 K, N, P = 15, 20, 0.4
 Clock = Callable[[], float]

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fasttext_side import PLAIN, write_training
+
 from common.data.split import Split
 from common.data.tasks import Task
 from common.errors import UserError
@@ -23,7 +25,6 @@ from compression.evaluation.packed import load_packed
 from compression.runtime import Model, PackedError
 from compression.runtime.native import FOLDER
 from compression.runtime.zoo import packed_file
-from fasttext_side import PLAIN, write_training
 
 FWT = Path(FOLDER) / "fwt"
 SECONDS = 1.0

@@ -40,15 +40,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
-
-from common.cli import print_json, run_script
-from common.errors import UserError
-from common.progress import say
-from common.tables import text_table
-from common.training.checkpoint import load_weights
-from common.training.models import read_config
-from compression.runtime.shapes import GATES
-from compression.shrinking.factorize import OUTPUT_LAYER, low_rank
 from logits_change import LogitsProbe
 from nearest import (
     allotted_error,
@@ -61,6 +52,15 @@ from nearest import (
     relative_error,
     smooth,
 )
+
+from common.cli import print_json, run_script
+from common.errors import UserError
+from common.progress import say
+from common.tables import text_table
+from common.training.checkpoint import load_weights
+from common.training.models import read_config
+from compression.runtime.shapes import GATES
+from compression.shrinking.factorize import OUTPUT_LAYER, low_rank
 
 KINDS = {
     "embedding": r"^embedding\.table",

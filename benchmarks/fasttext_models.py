@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
 from common.data.split import Split, load_split
 from common.data.tasks import Task
@@ -18,7 +19,6 @@ from common.training.metrics import score
 from compression.distillation.dataset import DistillationSet
 from compression.evaluation.models import data_fingerprint
 from compression.evaluation.sizes import gzip_bytes
-from fasttext_side import FASTTEXT, in_fasttext, texts_of, write_training
 
 Draw = dict[str, Any]
 """Setting -> value, for all of the settings below."""

@@ -30,6 +30,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from fasttext_models import USUAL, WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
+from fasttext_side import FASTTEXT, fasttext_python
+
 from common.cli import print_json, run_script
 from common.data.tasks import Task, load_task
 from common.errors import UserError
@@ -51,8 +54,6 @@ from compression.experiments.report.record import (
     write_record,
 )
 from compression.experiments.report.results import write_lines, write_results
-from fasttext_models import USUAL, WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
-from fasttext_side import FASTTEXT, fasttext_python
 
 TUNING_FILE = "tuning.json"
 

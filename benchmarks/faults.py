@@ -31,11 +31,12 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import BinaryIO
 
-from common.store.files import file_sha256
-from common.store.store import Store
 from fault_stages import ROOT, Stage, build, bytes_of, differences, run, snapshot, write_task
 from malformed import SECONDS, malformed_tasks
 from mutations import mutate_packed
+
+from common.store.files import file_sha256
+from common.store.store import Store
 
 CORES = len(os.sched_getaffinity(0))
 REFUSED = 2

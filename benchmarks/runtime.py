@@ -27,6 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from command_lines import Command, built_fwt, measure_command, student_of, train_by_command
+from fasttext_side import fasttext_python, train_fasttext
+
 from common.cli import print_json, run_script
 from common.data.split import Split, load_split
 from common.data.tasks import Task, load_task
@@ -36,7 +38,6 @@ from common.store.workspace import Workspace, default_root
 from common.tables import text_table
 from common.training.models import WEIGHTS_FILE, find_model, read_config, saved_models
 from compression.packing import pack_student
-from fasttext_side import fasttext_python, train_fasttext
 
 HERE = Path(__file__).parent
 FILES = (WEIGHTS_FILE, "bpe.model")

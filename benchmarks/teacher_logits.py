@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
+from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 from common.data.split import Split
 from common.kinds.registry import LABELS
@@ -33,7 +34,6 @@ from common.teachers.base import SCORING_BATCH
 from common.teachers.huggingface.pretrained import quiet_transformers, resolve
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.logits import LogitsWork
-from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
 
 MAX_TOKENS = 128
 

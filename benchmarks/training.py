@@ -25,6 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
+from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_lists, train_plainly
+from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
 from torch import nn
 
 from common.data.split import Split, read_split
@@ -40,8 +42,6 @@ from compression.students.settings import StudentSettings, student_defaults
 from compression.students.student import Student
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import find_files
-from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_lists, train_plainly
-from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
 
 STUDENTS: dict[str, dict[str, Any]] = {
     "BiLSTM-BPE25": {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25},

@@ -1,7 +1,6 @@
 """Classification with fastText's Python package; see ways.py."""
 
 import fasttext as library
-
 from ways import Classify, run
 
 

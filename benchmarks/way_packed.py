@@ -5,8 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from compression.runtime import load
 from ways import Classify, run
+
+from compression.runtime import load
 
 
 def packed(model: str) -> Classify:

@@ -6,12 +6,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
+from ways import Classify, run
 
 from common.progress import show_bars
 from compression.students.batch import EncodedRows
 from compression.students.saved import load_student
 from compression.students.scoring import student_logits
-from ways import Classify, run
 
 CPU = torch.device("cpu")
 

@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from command_lines import Command, built_fwt, measure_command, packed_student
+
 from common.cli import print_json, run_script
 from common.data.split import load_split
 from common.data.tasks import load_task

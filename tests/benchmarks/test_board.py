@@ -12,6 +12,7 @@ import tiny
 sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import board
+
 from common.errors import UserError
 
 

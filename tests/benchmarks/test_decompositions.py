@@ -18,7 +18,6 @@ from processes import run_script
 sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import decompositions
-from compression.shrinking.factorize import kronecker
 from logits_change import LogitsProbe
 from nearest import (
     allotted_error,
@@ -38,6 +37,8 @@ from nearest import (
     unfold,
     weights_of,
 )
+
+from compression.shrinking.factorize import kronecker
 
 SIZES = {"embedding_dim": 8, "encoder_hidden_dim": 8, "cls_hidden_dim": 8}
 """Of students whose matrices are not left out."""

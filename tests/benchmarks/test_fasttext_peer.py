@@ -15,6 +15,9 @@ sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import fasttext_models
 import fasttext_peer
+from fasttext_models import WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
+from fasttext_side import SECOND, texts_of, train_fasttext, write_training
+
 from archive import read_finished
 from common.data.split import Split, load_split
 from common.data.tasks import load_task
@@ -26,8 +29,6 @@ from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
 from compression.experiments.sweep.collect import report
 from compression.experiments.sweep.listing import experiments, show, show_text
-from fasttext_models import WIDE, Bench, File, best_within, cuts, peer_row, settings_tried
-from fasttext_side import SECOND, texts_of, train_fasttext, write_training
 
 PYTHON = os.environ.get("FASTTEXT_PYTHON") or default_root() / "fasttext" / "bin" / "python"
 needs_fasttext = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python with fastText (FASTTEXT_PYTHON)")

@@ -12,8 +12,8 @@ sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 import itertools
 
 import damage
-
 import mutations
+
 from compression.runtime import PackedError
 
 

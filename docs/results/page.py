@@ -29,6 +29,7 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 sys.path.insert(2, str(Path(__file__).parents[2] / "benchmarks"))
 
 import board
+
 from archive import Archived, read_finished
 from common.cli import run_script
 from common.errors import UserError

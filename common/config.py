@@ -125,7 +125,7 @@ def _bytes(value: Any) -> Any:
     return round(float(match[1]) * _UNITS[match[2]][bool(match[3])]) if match else value
 
 
-Bytes = typing.Annotated[pydantic.PositiveInt, pydantic.BeforeValidator(_bytes)]
+Bytes = Annotated[pydantic.PositiveInt, pydantic.BeforeValidator(_bytes)]
 """Type of a setting that is a number of bytes, which may have a unit."""
 
 
@@ -188,8 +188,7 @@ def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for base in bases_of(path, loaded):
         merged = _merged(merged, load_with_base(base, (*above, path)))
-    loaded.pop("base", None)
-    return _merged(merged, loaded)
+    return _merged(merged, {key: value for key, value in loaded.items() if key != "base"})
 
 
 def bases_of(path: Path, loaded: dict[str, Any]) -> list[Path]:

@@ -48,12 +48,13 @@ def packed_commands(
     # `python` if a virtual environment is active, else this interpreter.
     python = "python" if os.environ.get("VIRTUAL_ENV") else _from_here(Path(sys.executable))
     predict = typed("predict", python)
+    classify = "featherweight classify" if FROM_WHEEL else f"{python} -m compression.runtime"
     file, quoted = _from_here(path), " ".join(map(shlex.quote, texts))
     line = r"printf '%s\t%s\n'" if len(texts) == 2 else "echo"
     model = f"{file} --task {_from_here(scores_of)}" if scores_of else file
     table = f" --input new.csv --columns {' '.join(map(shlex.quote, columns))} --output classified.csv"
     return [
-        f"{f'{python} -m compression.runtime' if not FROM_WHEEL else 'featherweight classify'} {file} {quoted}",
+        f"{classify} {file} {quoted}",
         f"{line} {quoted} | {predict} --model {model}{' --explain' if explains else ''}",
         f"{predict} --model {model}",
         *([f"{predict} --model {model}{table}"] if columns else []),

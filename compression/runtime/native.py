@@ -91,8 +91,8 @@ class NativeModel(Model):
 
     def __init__(self, data: bytes) -> None:
         """Raises PackedError if the bytes are not a packed student, or one that the C runtime does not read."""
-        self._c, self._data, self.bytes = _library(), data, len(data)
-        library = self._c
+        self._c = library = _library()
+        self._data, self.bytes = data, len(data)
         self._block = ctypes.create_string_buffer(library.fw_model_size())
         self._check(library.fw_open(self._block, data, len(data)))
         size = library.fw_memory_size(self._block)

@@ -12,6 +12,7 @@ import tiny
 sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
 
 import board
+import board_methods
 
 from common.errors import UserError
 
@@ -52,7 +53,7 @@ def test_results_are_added_and_not_measured_again(tmp_path, monkeypatch, capsys)
         calls.append((job.train.name, job.budgets, job.minutes))
         if job.budgets == [1]:
             raise UserError("too small")
-        return [board.Outcome(["one"] * 40, 7999, 60 * job.minutes, budget=8000)]  # nothing fits into 1 byte
+        return [board_methods.Outcome(["one"] * 40, 7999, 60 * job.minutes, budget=8000)]  # nothing fits into 1 byte
 
     monkeypatch.setattr(board, "FIT", dataclasses.replace(board.FIT, run=fit))
     write_set(tmp_path, "second")

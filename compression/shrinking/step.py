@@ -39,7 +39,7 @@ from compression.distillation.settings import (
     RowsSettings,
     TrainSettings,
 )
-from compression.distillation.trainer import train_student
+from compression.distillation.trainer import Training
 from compression.packing import pack
 from compression.shrinking.settings import OF_TUNING, CompressSettings, TuneSettings
 from compression.students.init import check_layers
@@ -93,19 +93,19 @@ class CompressionContext:
             rows = DistillationSet(text, logits, bool(step.rows.augmented_sets))
         else:
             rows = distillation_set(self.inputs, step.task, step.rows, step.seed)
-        self.history = train_student(
-            tuning.train,
-            tuning.objective,
-            step.seed,
-            step.task,
-            self.student,
-            self.tokenizer,
-            rows,
-            self.held_out,
-            running or self.running,
-            callbacks,
-            self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
-        )
+        self.history = Training(
+            settings=tuning.train,
+            objective=tuning.objective,
+            seed=step.seed,
+            task=step.task,
+            student=self.student,
+            tokenizer=self.tokenizer,
+            rows=rows,
+            held_out=self.held_out,
+            context=running or self.running,
+            callbacks=callbacks,
+            aligner=self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
+        ).run()
 
     def _aligner(self, align: AlignSettings, epochs: int) -> Aligner:
         """Return the alignment losses of the current student, whose layers and heads may be fewer than its parent's."""

@@ -242,7 +242,7 @@ class Distill(Step):
             train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
             # The teacher labels the training rows of a task without labels.
             labelled = train if train.labelled.any() else rows
-            tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams == "words")
+            tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams)
             vectors = None
             if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
                 cache = context.cache / "ngrams"

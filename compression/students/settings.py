@@ -25,8 +25,9 @@ class StudentSettings(Settings):
     """Width of an embedding vector."""
     vocab_size: int = pydantic.Field(5000, gt=0)
     """Byte pairs or n-grams in the vocabulary, or importance rows a hash; char always has 33 rows."""
-    ngrams: Literal["all", "words"] = "all"
-    """N-grams to choose from: all, or words alone, without pairs and parts of words (--embedding-type ngrams)."""
+    ngrams: Literal["all", "pairs", "words"] = "all"
+    """N-grams to choose from: words, pairs of words and parts of words, the first two, or words alone (--embedding-type
+    ngrams)."""
     hash_ratio: int = pydantic.Field(10, gt=0)
     """Importance rows for each shared vector of hash embeddings."""
     encoder_hidden_dim: int = pydantic.Field(150, gt=0)

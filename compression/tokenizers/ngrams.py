@@ -7,6 +7,7 @@ import itertools
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,8 +22,10 @@ from compression.tokenizers import UNKNOWN, PieceTokenizer
 
 _ITEMS_AT_ONCE = 200_000
 """Words of rows whose n-grams are counted at once: these take about 50 MB."""
-_SPARE_BITS_OF_WORDS = 10
-"""Spare bits of a fingerprint if words alone are chosen: few of the pairs and parts, all unknown, should match one."""
+_SPARE_BITS_WITHOUT_PARTS = 10
+"""Spare bits of a fingerprint if no parts of words are chosen: few of the parts, all unknown, should match one."""
+NGramKinds = Literal["all", "pairs", "words"]
+"""N-grams to choose from: all, words and pairs of words, or words alone."""
 
 
 class NGramTokenizer(PieceTokenizer):
@@ -72,14 +75,14 @@ class NGramTokenizer(PieceTokenizer):
         return NGramTokenizer(kept, self.bits, self.max_tokens)
 
 
-def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: bool = False) -> NGramTokenizer:
+def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: NGramKinds = "all") -> NGramTokenizer:
     """Return the n-grams whose rows differ most from all rows in their classes, by chi-squared.
 
     An n-gram on N rows, M of them of a class with a share s of all rows, has the sum over classes of (M - E)^2 / (E +
     0.5) with E = N s. Rows without a label are not used; numbers are divided into four classes, at their quartiles.
     N-grams of one row alone are used only if there are too few others. Of equal ones, the first in alphabetical order
-    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words; only_words: choose no pairs and
-    no parts of words. Raises UserError if no row has a label, or if there are no words.
+    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words. Raises UserError if no row has a
+    label, or if there are no words.
     """
     if vocab_size < 2:
         raise UserError(f"--vocab-size {vocab_size}: n-grams need at least 2, one of them for unknown words")
@@ -90,8 +93,8 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: boo
     by_class = _marked(class_of_label, row_of_label, int(class_of_label.max()) + 1, len(rows))
     words, word_of, text_of = _words(rows)
     row_of = text_of % len(rows)  # for pairs, second texts come after all first ones
-    ngrams, of_words = (words, None) if only_words else _ngrams_of_words(words)
-    follows = np.flatnonzero((text_of[1:] == text_of[:-1]) & (not only_words)) + 1  # places with a word before them
+    ngrams, of_words = _ngrams_of_words(words) if kinds == "all" else (words, None)
+    follows = np.flatnonzero((text_of[1:] == text_of[:-1]) & (kinds != "words")) + 1  # places with a word before them
     neighbours, pair_of = np.unique(word_of[follows - 1] * len(words) + word_of[follows], return_inverse=True)
     in_words = _marked(row_of, word_of, len(rows), len(words))
     in_pairs = _marked(row_of[follows], pair_of, len(rows), len(neighbours))
@@ -109,7 +112,7 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, only_words: boo
         candidates = np.arange(len(scores))
     best = _at_least(scores, candidates, 2 * vocab_size)  # some have the fingerprint of a better one
     ranked = [text for _, text in sorted((-scores[index], text_of_ngram(index)) for index in best)]
-    spare_bits = _SPARE_BITS_OF_WORDS if only_words else SPARE_BITS
+    spare_bits = SPARE_BITS if kinds == "all" else _SPARE_BITS_WITHOUT_PARTS
     return _with_different_fingerprints(ranked, vocab_size - 1, max_tokens, spare_bits)
 
 

@@ -158,10 +158,17 @@ def test_rows_without_a_label_are_not_read_and_some_are_needed():
 
 def test_words_alone():
     texts, labels = zip(*tiny.sentences(100), strict=True)
-    words = choose_ngrams(rows_of([*texts], labels), 20, 9, only_words=True)
+    words = choose_ngrams(rows_of([*texts], labels), 20, 9, "words")
     assert {*tiny.GOOD, *tiny.BAD} < set(words.pieces)
     assert all(word.isalnum() or word == "!" for word in words.pieces[1:])
     assert words.bits == 15
+
+
+def test_words_and_pairs():
+    texts, labels = ["not good", "not bad", "good", "bad"] * 3, [0, 1, 1, 0] * 3
+    pairs = choose_ngrams(rows_of(texts, labels), 5, 9, "pairs")
+    assert {*pairs.pieces[1:]} == {"not good", "not bad", "good", "bad"}
+    assert pairs.bits == choose_ngrams(rows_of(texts, labels), 4, 9, "words").bits
 
 
 # Packing
@@ -271,7 +278,7 @@ def test_a_student_of_ngrams_is_trained_pruned_quantized_and_packed(workspace, c
 def test_words_alone_have_longer_fingerprints_so_that_few_parts_match():
     texts = [f"common word{number % 90} strange{number % 7}" for number in range(400)]
     rows = Split(texts, None, np.arange(400) % 7, np.arange(400))
-    tokenizer = choose_ngrams(rows, 60, 512, only_words=True)
+    tokenizer = choose_ngrams(rows, 60, 512, "words")
     assert not [ngram for ngram in tokenizer.pieces[1:] if ngram.startswith("#") or " " in ngram]
     assert {f"strange{number}" for number in range(7)} <= set(tokenizer.pieces)
     assert tokenizer.bits > choose_ngrams(rows, 60, 512).bits

@@ -28,7 +28,7 @@ _TOKEN_BYTES = {"bpe": 2.1, "ngrams": 1.1}
 _HEADER = 260
 _FILLED = 0.97
 """Share of the bytes that an estimate may fill."""
-_LONG = {"word_dropout": 0.4, "weight_decay": 0.2}
+_LONG_FLAGS = {"word_dropout": 0.4, "weight_decay": 0.2}
 """Flags of bags of long texts, in which many tokens speak for a label. On 20 Newsgroups they add 2 points, with half
 the width and twice the tokens."""
 _NARROWEST = 4
@@ -42,6 +42,11 @@ _SINGLE: dict[str, dict[str, Any]] = {
     "words": {**_BAG, "embedding_type": "ngrams", "ngrams": "words"},
     "BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "word_dropout": 0.15},
 }
+_LONG_SINGLE: dict[str, dict[str, Any]] = {
+    "words": _SINGLE["words"],
+    "words and pairs of words": {**_BAG, "embedding_type": "ngrams", "ngrams": "pairs"},
+}
+"""Kinds that are tried first on long texts: words are the fastest to read, and pairs tell two or three labels apart."""
 _PAIRS: dict[str, dict[str, Any]] = {
     "aligned convolution": {**_PIECES, "student_arch": "conv", "pair_encoder": "align"},
     "aligned BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "pair_encoder": "align"},
@@ -114,11 +119,13 @@ def candidates(
     dim, encoder, classifier = widths(max_bytes)
     fitted = []
     kinds = _KINDS[task.kind.by_word, task.pair]
+    if long_texts and kinds is _SINGLE:
+        kinds = {**_LONG_SINGLE, **_SINGLE}
     for student, kind in kinds.items():
         flags = {**kind, "embedding_dim": dim, "cls_hidden_dim": classifier, "dropout": dropout, "alpha": alpha}
         flags["epochs"] = 1.0  # in relation to the usual number
         if long_texts and kind["student_arch"] == "ffn":
-            flags |= {**_LONG, "embedding_dim": max(_NARROWEST, dim // 2)}
+            flags |= {**_LONG_FLAGS, "embedding_dim": max(_NARROWEST, dim // 2)}
         if kind["student_arch"] != "ffn":
             flags |= {"embedding_dim": max(4, dim // 2), "encoder_hidden_dim": encoder}
         if kind.get("pair_encoder") == "align":
@@ -130,8 +137,6 @@ def candidates(
             candidate = sized(task, student, flags, max_bytes)
         if candidate is not None:
             fitted.append(candidate)
-    if long_texts:  # words are the fastest to read
-        fitted.sort(key=lambda candidate: candidate.flags.get("ngrams") != "words")
     if not fitted:
         smallest = min(kinds.values(), key=lambda kind: kind["student_arch"] != "ffn")
         flags = {**smallest, **dict.fromkeys(("embedding_dim", "cls_hidden_dim", "encoder_hidden_dim"), _NARROWEST)}

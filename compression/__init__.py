@@ -3,6 +3,7 @@
 In a notebook `import compression` gives the functions of compression/api.py, such as `compression.distill`.
 """
 
+import importlib
 import pkgutil
 from typing import Any
 
@@ -10,16 +11,15 @@ from typing import Any
 # modules of it. With our root first on the path they get this package: its search path goes on with that folder.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-__all__ = ["compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune", "quantize"]
+__all__ = ["Classifier", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
+           "quantize"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function of compression/api.py, which is loaded at its first use: the runtime needs NumPy only."""
+    """Return `Classifier`, or a function of api.py, which is loaded at its first use: the runtime needs NumPy only."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from compression import api
-
-    return getattr(api, name)
+    return getattr(importlib.import_module(f"compression.{'classifier' if name == 'Classifier' else 'api'}"), name)
 
 
 def __dir__() -> list[str]:

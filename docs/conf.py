@@ -14,7 +14,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_extensions")]
 
 project = "Featherweight"
 author = "Featherweight contributors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "settings_reference"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "settings_reference"]
 exclude_patterns = ["_build", "_extensions", "_static"]
 
 myst_enable_extensions = ["colon_fence"]
@@ -24,6 +24,8 @@ default_role = "code"
 python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+
+napoleon_google_docstring = False  # the words of ours are no headings
 
 html_theme = "furo"
 html_title = "Featherweight"

@@ -43,8 +43,8 @@ Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords
 class Model:
     """A packed student. Any number of threads may use it at the same time.
 
-    name, task: its name, and the task it was trained for. bytes: the size of its file. labels: empty for numbers.
-    pair: whether it reads two texts.
+    name, task: its name, and the task it was trained for. packed: its file. bytes: the file's size. labels: empty for
+    numbers. pair: whether it reads two texts.
     kind: what it predicts: "labels", one a text; "multilabel", any number of labels, each with its own probability;
     "numbers", one a text; "tags", one for each word (between single spaces); "answers" to a question, the first text:
     parts of its context, the second text (the labels are then start and end). arch: one of ARCHS. embedding: one of
@@ -54,8 +54,8 @@ class Model:
     questions, the least probability of an answer; None if there is none.
     """
 
-    def __init__(self, header: Header, weights: dict[str, np.ndarray], file_bytes: int) -> None:
-        self.bytes = file_bytes
+    def __init__(self, header: Header, weights: dict[str, np.ndarray], packed: bytes) -> None:
+        self.packed, self.bytes = packed, len(packed)
         self.name, self.task, self.labels, self.pair = header.name, header.task, header.labels, header.pair
         self.arch, self.embedding, self.max_tokens = header.arch, header.embedding, header.max_tokens
         self.outputs, self.kind, self._kind = header.outputs, header.kind.name, header.kind
@@ -128,7 +128,7 @@ class Model:
         by_text[mask] = logits
         return by_text
 
-    def predict(self, texts: Texts) -> list:
+    def predict(self, texts: Texts) -> list[Any]:
         """Return the answer to each text (or pair), by the model's kind: its label, or its number.
 
         The label is None if the model rejects the text. multilabel: a list of the labels with a probability of at least
@@ -226,15 +226,8 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
 
     Raises PackedError as `Model.predict` does.
     """
-    try:
-        items = iter(texts)
-    except TypeError:
-        items = None
-    # The items of a string are its letters, those of a dictionary its keys, and those of a table its columns' names.
-    if items is None or isinstance(texts, (str, bytes, Mapping, Set)) or hasattr(texts, "columns"):
-        raise PackedError(f"expected a list of {'pairs of texts' if pair else 'texts'}, not {_type_of(texts)}")
     sentences: list[Sentences] = []
-    for number, item in enumerate(items, 1):
+    for number, item in enumerate(items_of(texts, "pairs of texts" if pair else "texts"), 1):
         parts = tuple(item) if pair and isinstance(item, (tuple, list)) else (item,)
         if len(parts) != 1 + pair or not all(isinstance(text, str) for text in parts):
             raise PackedError(f"item {number} {_fault(item, pair)}")
@@ -242,17 +235,32 @@ def read_texts(texts: Any, pair: bool) -> list[Sentences]:
     return sentences
 
 
+def items_of(values: Any, what: str) -> Iterator:
+    """Return the items of a list, or of another iterable. Raises PackedError for what is not a list of items.
+
+    The items of a string are its letters, those of a dictionary its keys, and those of a table its columns' names.
+    """
+    try:
+        items = iter(values)
+    except TypeError:
+        items = None
+    if items is None or isinstance(values, (str, bytes, Mapping, Set)) or hasattr(values, "columns"):
+        raise PackedError(f"expected a list of {what}, not {type_of(values)}")
+    return items
+
+
 def _fault(item: Any, pair: bool) -> str:
     """Return how an item differs from a text, or from a pair of texts."""
     if not pair or not isinstance(item, (tuple, list)):
-        return f"is {_type_of(item)}, not a {'pair of texts' if pair else 'text'}"
+        return f"is {type_of(item)}, not a {'pair of texts' if pair else 'text'}"
     if len(item) != 2:
         return f"has {len(item)} texts instead of two"
     place = int(isinstance(item[0], str))
-    return f"has {_type_of(item[place])} as its {('first', 'second')[place]} text"
+    return f"has {type_of(item[place])} as its {('first', 'second')[place]} text"
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """Return the name of a value's type with its article, for messages."""
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
@@ -292,7 +300,7 @@ def load_bytes(data: bytes) -> Model:
     """Return the model of a packed file's bytes. Raises PackedError if they are malformed."""
     header, reader = open_packed(data)
     header.read_streams(reader)
-    return Model(header, header.weights(), len(data))
+    return Model(header, header.weights(), data)
 
 
 def open_packed(data: bytes) -> tuple[Header, Reader]:

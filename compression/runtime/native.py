@@ -92,7 +92,7 @@ class NativeModel(Model):
     def __init__(self, data: bytes) -> None:
         """Raises PackedError if the bytes are not a packed student, or one that the C runtime does not read."""
         self._c = library = _library()
-        self._data, self.bytes = data, len(data)
+        self.packed, self.bytes = data, len(data)
         self._block = ctypes.create_string_buffer(library.fw_model_size())
         self._check(library.fw_open(self._block, data, len(data)))
         size = library.fw_memory_size(self._block)
@@ -115,7 +115,7 @@ class NativeModel(Model):
 
     def __reduce__(self) -> tuple:
         """Return what a pickle has: the packed file."""
-        return NativeModel, (self._data,), {"name": self.name}
+        return NativeModel, (self.packed,), {"name": self.name}
 
     def _check(self, status: int) -> None:
         if status != _OK:

@@ -67,17 +67,21 @@ def test_it_is_small_and_has_one_package_with_small_models(wheel):
 @pytest.mark.slow
 def test_it_answers_in_c_and_without_it_in_numpy(run):
     line = "positive\tnegative 0.032897\tpositive 0.967103\n"
-    shown = f"import featherweight as f; m = f.load('sst-2-12k'); print(m.predict(['{TEXT}']), m, *dir(f), sep='\\n')"
+    shown = (
+        "import featherweight as f, pickle; m = f.load('sst-2-12k'); c = f.Classifier.load('sst-2-12k')\n"
+        f"print(m.predict(['{TEXT}']), m, pickle.loads(pickle.dumps(c)).predict(['{TEXT}']), *dir(f), sep='\\n')"
+    )
     for name in ("NativeModel", "Model"):
         if name == "Model":
             (run.packages / LIBRARY).unlink()
         elif not (run.packages / LIBRARY).exists():
             continue
         assert run("featherweight", "classify", "sst-2-12k", TEXT).stdout == line
-        answers, model, *names = run("python", "-c", shown).stdout.splitlines()
+        answers, model, classified, *names = run("python", "-c", shown).stdout.splitlines()
         assert answers == "['positive']"
         assert model == f"{name}(name='sst-2-12k', task='sst-2', labels=('negative', 'positive'), bytes=11749)"
-        assert names == ["Model", "PackedError", "__version__", "load", "zoo_names"]
+        assert classified == "['positive']"
+        assert names == ["Classifier", "Model", "PackedError", "__version__", "load", "zoo_names"]
 
 
 @pytest.mark.slow
@@ -95,6 +99,13 @@ def test_mistakes_are_one_line_and_exit_code_2(run):
         done = run(program, *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert re.fullmatch(rf"error: .*{message}\n", done.stderr), done.stderr
+
+
+@pytest.mark.slow
+def test_a_classifier_says_which_libraries_training_needs(run):
+    done = run("python", "-c", "import featherweight; featherweight.Classifier().fit(['good', 'bad'], [1, 0])")
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith((" ", "Traceback"))]
+    assert re.fullmatch(r"RuntimeError: \w+ is not installed; run: pip install 'featherweight\[train\]'", line)
 
 
 def test_the_pinned_versions_are_in_the_ranges_of_the_wheel():

@@ -176,9 +176,10 @@ class FitResult(Settings):
         return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields, those of the recommended packed file and of its analysis, and the commands, for JSON."""
+        """Return all fields, those of the recommended packed file and of its analysis, and words on them, for JSON."""
         fields = self.model_dump(mode="json")
-        return {**self.best.model_dump(mode="json"), **fields.pop("analysis"), **fields, "commands": self.commands}
+        words = {"warnings": self.warnings, "commands": self.commands}
+        return {**self.best.model_dump(mode="json"), **fields.pop("analysis"), **fields, **words}
 
     @property
     def warnings(self) -> list[str]:

@@ -5,33 +5,19 @@
     model = featherweight.load("sst-2-12k")    # a name of the zoo, or the path of a packed file
     model.predict(["a gorgeous , witty film"])
 
+    classifier = featherweight.Classifier(max_bytes="32k", minutes=5).fit(texts, labels)
+
 `featherweight --help` describes the command. `featherweight/_train` has the folders of the project's repository; only
 the processes of commands that train have it on their path.
 """
 
-from __future__ import annotations
-
-import os
-
+from ._train.compression.classifier import Classifier, load
 from ._train.compression.runtime import Model, PackedError, zoo_names
-from ._train.compression.runtime import load as _load_in_numpy
 
-__all__ = ["Model", "PackedError", "__version__", "load", "zoo_names"]
+__all__ = ["Classifier", "Model", "PackedError", "__version__", "load", "zoo_names"]
 __version__ = "0.1.0"
 
-
-def load(model: str | os.PathLike[str]) -> Model:
-    """Return the model of a packed file, given by its path or by its name in the zoo (sst-2-12k).
-
-    The C runtime answers, or NumPy where it cannot be loaded or does not read the model. Raises PackedError for an
-    unknown name, or if the file is malformed.
-    """
-    try:
-        from ._train.compression.runtime.native import load_native  # ctypes is missing on some systems
-
-        return load_native(model)
-    except (ImportError, PackedError):
-        return _load_in_numpy(model)
+Classifier.__module__ = __name__  # where a pickle looks it up
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from . import PackedError, __version__, load
+from ._train.compression.classifier import command_of
 from ._train.compression.runtime.__main__ import main as classify
 from ._train.compression.runtime.__main__ import run_command
 
@@ -20,8 +20,6 @@ fit FILE.csv [flags]        train a packed file from a table of texts and labels
 Training needs more libraries: pip install 'featherweight[train]'. All commands, each with a --help of its own:
 classify, {", ".join(OF_EXPERIMENT)},
 {", ".join(SCRIPTS)}"""
-OLDEST = (3, 11)
-"""The oldest Python that the scripts run on."""
 
 
 def main() -> None:
@@ -47,10 +45,8 @@ def _run() -> None:
 
 def _run_script(name: str, words: list[str]) -> None:
     """Replace this process by one that runs a script; Python puts the script's folder first on its path."""
-    if sys.version_info < OLDEST:
-        raise PackedError(f"training needs Python {OLDEST[0]}.{OLDEST[1]} or newer; this is {sys.version.split()[0]}")
-    script = Path(__file__).resolve().parent / "_train" / f"{name}.py"
-    os.execv(sys.executable, [sys.executable, str(script), *words])
+    command = command_of(name, words)
+    os.execv(command[0], command)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,16 @@ from typing import Any
 # modules of it. With our root first on the path they get this package: its search path goes on with that folder.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-__all__ = ["Classifier", "compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune",
-           "quantize"]  # fmt: skip
+_OF_API = ("compress", "distill", "evaluate", "finetune", "fit", "pack", "preprocess", "prune", "quantize")
+__all__ = ["Classifier", *_OF_API]
 
 
 def __getattr__(name: str) -> Any:
     """Return `Classifier`, or a function of api.py, which is loaded at its first use: the runtime needs NumPy only."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"compression.{'classifier' if name == 'Classifier' else 'api'}"), name)
+    module = "api" if name in _OF_API else "classifier"
+    return getattr(importlib.import_module(f"compression.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -33,6 +33,7 @@ from common.errors import UserError
 from common.installed import FROM_WHEEL
 from common.store.clean import CleanSettings, as_text, clean
 from common.store.settings import QuerySettings
+from compression.evaluation.rows import Row
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
@@ -41,9 +42,7 @@ from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.results import Row
-from compression.experiments.sweep.collect import failures, report
-from compression.experiments.sweep.listing import experiments, experiments_text, plan_text, show, show_text
+from compression.experiments.sweep.listing import experiments, experiments_text, failures, report, show, show_text
 from compression.experiments.sweep.settings import SweepSettings
 
 
@@ -102,7 +101,7 @@ def _sweep(settings: SweepSettings, file: str) -> None:
     """
     from compression.experiments.run import sweep  # PyTorch loads here, after the flags are checked
     from compression.experiments.sweep.grid import load_sweep
-    from compression.experiments.sweep.plan import plan_sweep
+    from compression.experiments.sweep.plan import plan_sweep, plan_text
 
     if settings.dry_run:
         plan = plan_sweep(load_sweep(Path(file), settings), settings.launch().at_once())

@@ -1,5 +1,6 @@
 """Every kind of GLUE task through every stage: regression, Matthews, many classes, the diagnostic set."""
 
+import pivot_rows
 import pytest
 import tiny
 import torch
@@ -22,8 +23,8 @@ from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain
 from compression.experiments.report import terminal_table
 from compression.experiments.report.models_table import models_table, summary
+from compression.experiments.report.pictures import draw_skylines
 from compression.experiments.report.seed_groups import group_rows
-from compression.experiments.report.skyline import draw_skylines
 from compression.experiments.report.table import markdown_table
 from compression.experiments.run import run_plan
 from compression.shrinking.chain import compress
@@ -234,8 +235,7 @@ def test_a_model_of_other_labels_is_refused(tmp_path, mnli):
 
 
 def report_row(name, metrics, **changes):
-    known = {"task": "t", "split": "test", "model": name, "stage": "distilled", "rows": 9, "bytes_gzip": 2000}
-    return {**known, "metrics": metrics, **changes}
+    return pivot_rows.row(None, 1, metrics, **{"model": name, "teacher": None, "bytes_gzip": 2000, **changes})
 
 
 def test_reports_name_each_metric_and_its_unit():

@@ -22,6 +22,7 @@ from common.teachers.logits import find_logits
 from common.training.models import ModelConfig, find_model, read_config
 from compression.evaluation.models import has_validation, split_names
 from compression.evaluation.packed import find_packed
+from compression.evaluation.rows import Row
 from compression.evaluation.settings import EvaluateSettings
 
 RESULT_FILE = "result.json"
@@ -55,7 +56,7 @@ class Evaluate(Step):
         return {"model": name}
 
 
-def evaluate(settings: EvaluateSettings) -> list[dict[str, Any]]:
+def evaluate(settings: EvaluateSettings) -> list[Row]:
     """Score a model. Returns one row per split; scores of an unchanged model on unchanged test splits are reused.
 
     Only test scores of the model itself, not of a packed file, are saved. Speeds are measured every time.
@@ -102,7 +103,7 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
     return {"model": artifact_at(folder), "splits": splits, **logits}
 
 
-def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[Row]:
     """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
     store, runs = Store(paths.root), config.kind == "teacher" and not config.imported
     try:
@@ -116,16 +117,16 @@ def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) 
     return []
 
 
-def kept_rows(scores: Path, folder: Path) -> list[dict[str, Any]]:
+def kept_rows(scores: Path, folder: Path) -> list[Row]:
     """Return the rows in a folder of scores, with the model's current name and folder."""
     return _named(read_json(scores / RESULT_FILE), folder)
 
 
-def _named(rows: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+def _named(rows: Sequence[Row], folder: Path) -> list[Row]:
     return [{**row, "model": folder.name, "run": "/".join(folder.parts[-3:])} for row in rows]
 
 
-def _score_now(settings: EvaluateSettings, task: Task, folder: Path, config: ModelConfig) -> list[dict[str, Any]]:
+def _score_now(settings: EvaluateSettings, task: Task, folder: Path, config: ModelConfig) -> list[Row]:
     """Return a model's rows on the splits of --split, or its packed file's."""
     from compression.evaluation.packed_scores import packed_logits
     from compression.evaluation.scoring import load_own_packed, load_predictor, score_model  # PyTorch loads here

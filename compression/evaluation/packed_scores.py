@@ -19,12 +19,13 @@ from common.training.metrics import score
 from compression.evaluation.calibration import calibration_fields
 from compression.evaluation.models import F1_AT_THRESHOLD, data_fingerprint, split_names
 from compression.evaluation.packed import load_packed
+from compression.evaluation.rows import Row
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.speed import packed_speed
 from compression.runtime import Model, to_probabilities
 
 
-def score_packed(settings: EvaluateSettings, path: Path) -> list[dict[str, Any]]:
+def score_packed(settings: EvaluateSettings, path: Path) -> list[Row]:
     """Return a row of results.json for each split, without fields that only a saved student has.
 
     Raises UserError for a damaged file, and for a file of another task or with other labels.

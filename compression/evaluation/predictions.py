@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from common.installed import typed
 from common.kinds.base import ANSWERED_FROM, Kind
 from common.kinds.registry import KINDS, LABELS
 from common.store.files import whole_file
+from compression.evaluation.rows import Row
 
 _KIND = "kind"
 """Key of the name of the kind in a file's metadata."""
@@ -53,7 +53,7 @@ def predictions_file(scores: Path, split: str) -> Path:
 
 
 def write_predictions(
-    scores: Path, task: Task, row: dict[str, Any], split: Split, logits: np.ndarray, temperature: float | None = None
+    scores: Path, task: Task, row: Row, split: Split, logits: np.ndarray, temperature: float | None = None
 ) -> None:
     """Save the predictions behind a row of results.json: one per row, or for tags one per word.
 
@@ -71,13 +71,13 @@ def write_predictions(
         pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
 
 
-def find_scores(workspace: Path, row: dict[str, Any]) -> Path | None:
+def find_scores(workspace: Path, row: Row) -> Path | None:
     """Return the folder of scores that a row of results.json comes from, or None if it no longer exists."""
     folder = workspace / "store" / row.get("evaluation", "none")
     return folder if folder.is_dir() else None
 
 
-def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
+def read_predictions(scores: Path, row: Row) -> Predictions:
     """Return the predictions behind a row of results.json, from its folder of scores.
 
     Raises UserError if they are missing or damaged, or do not belong to the row's model and data.
@@ -99,5 +99,5 @@ def read_predictions(scores: Path, row: dict[str, Any]) -> Predictions:
         raise UserError(f"{path}: not a file of predictions ({error}); {again}") from None
 
 
-def _source(row: dict[str, Any]) -> dict[str, str]:
+def _source(row: Row) -> dict[str, str]:
     return {"model": row["config_hash"], "data": row["data"] or ""}

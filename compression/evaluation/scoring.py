@@ -33,6 +33,7 @@ from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import fitted_fields, labelled_score, scored_threshold
 from compression.evaluation.predictions import write_predictions
+from compression.evaluation.rows import Row
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, packed_speed, speed
@@ -51,7 +52,7 @@ def score_model(
     predict: Predictor | None,
     packed: Model | None = None,
     out: Path | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return a row for each of the named splits. out: folder in which predictions are saved, if any.
 
     inputs: those of `evaluation_inputs`; predict: None for a teacher imported as logits, which is scored by these;
@@ -84,9 +85,7 @@ def score_model(
     return rows
 
 
-def with_speeds(
-    settings: EvaluateSettings, folder: Path, config: ModelConfig, rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, rows: list[Row]) -> list[Row]:
     """Return a model's rows with the field `speed`: a student's packed file is timed, or the teacher itself.
 
     Speeds are measured on one CPU thread; a teacher imported as logits and a linear one have none. With --watts, the

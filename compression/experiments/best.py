@@ -204,4 +204,4 @@ def best_text(ranking: Ranking) -> str:
         order += " (mean ± standard deviation over seeds)"
     notes = [f"{order}; test scores chose nothing.", *(f"Note: {note}." for note in ranking.notes)]
     use = f"Use {first.model}, the best seed on validation: {first.folder}"
-    return "\n".join([plain_table(Table(ranking.task, heads, lines).with_values(), TERMINAL_WIDTH), "", *notes, use])
+    return "\n".join([plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH), "", *notes, use])

@@ -63,6 +63,13 @@ class Job:
         except UserError as error:
             raise UserError(f"{self.kind}: {error}") from error
 
+    @property
+    def makes_teacher(self) -> str | None:
+        """Name of the teacher that the job fine-tunes or imports, if it does."""
+        if self.kind == "finetune":
+            return self.settings().name
+        return self.settings().model_name if "logits_from" in self.flags else None
+
     def defaults(self) -> dict[str, Any]:
         """Return the defaults that depend on the given settings. Raises UserError for a setting of a wrong type."""
         return further_defaults(JOBS[self.kind], _DEFAULTS.get(self.kind, lambda flags: {}), self.flags)
@@ -198,6 +205,12 @@ class Plan:
     def jobs(self) -> list[Job]:
         """The jobs that come first."""
         return [job for jobs in self.shared.values() for job in jobs]
+
+    @property
+    def teachers(self) -> dict[str, str]:
+        """Task -> name of the teacher that its jobs fine-tune or import last."""
+        made = {task: [name for job in jobs if (name := job.makes_teacher)] for task, jobs in self.shared.items()}
+        return {task: names[-1] for task, names in made.items() if names}
 
     @property
     def tasks(self) -> list[str]:

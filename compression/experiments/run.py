@@ -16,21 +16,21 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.progress import nothing, say, side_task
-from common.store.files import read_json, whole_folder
+from common.store.files import whole_folder
 from common.store.locks import only_one
 from common.tracking import check_observers
 from common.training.models import GENERAL, model_folder
 from compression.augmentation.label_shift import recorded_labels
+from compression.evaluation.rows import Row
 from compression.experiments.jobs import Job, Plan
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
-from compression.experiments.report.results import Row
 from compression.experiments.sweep.board import Board
-from compression.experiments.sweep.collect import collect
 from compression.experiments.sweep.grid import load_sweep
-from compression.experiments.sweep.plan import distinct, plan_runs
+from compression.experiments.sweep.listing import collect
+from compression.experiments.sweep.plan import RunTask, distinct, plan_runs
 from compression.experiments.sweep.settings import SweepSettings
-from compression.experiments.sweep.work import RunTask, SharedJobs, do_run, do_shared
+from compression.experiments.sweep.work import SharedJobs, do_run, do_shared
 from compression.shrinking.settings import CompressSettings
 
 
@@ -68,8 +68,8 @@ def run(
     with only_one(folder / "sweep", f"experiment {plan.name}"):
         if not (folder / RECORD_FILE).exists():
             write_record(folder, experiment)
-        teachers = run_shared(plan, launcher)
-        runs = plan_runs(plan, teachers)
+        run_shared(plan, launcher)
+        runs, teachers = plan_runs(plan), plan.teachers
         pairs = zip(plan.cells, runs, strict=True)
         recorded = tuple(cell.as_record(task.id, teachers.get(cell.flags["task"])) for cell, task in pairs)
         labels = recorded_labels(plan.workspace, {task: teachers.get(task) for task in plan.tasks}, plan.augmented)
@@ -99,14 +99,12 @@ def check_inputs(jobs: Iterable[Job]) -> None:
             paths, task = settings.paths, load_task(settings.task)
             if settings.augment:
                 made.add(paths.augmented(task.name, settings.augmented))
-            if of_teacher := settings.model_name:
+            if settings.model_name:
                 rows = (settings.augmented if name == "augmented" else name for name in settings.generate_loss)
-                made |= {paths.logits(task.name, of_teacher, file_name(name)) for name in rows}
-                teacher = of_teacher if settings.logits_from else teacher
-        elif job.kind == "finetune":
-            teacher = job.settings().name
+                made |= {paths.logits(task.name, settings.model_name, file_name(name)) for name in rows}
         elif job.kind == "compress" and teacher:
             _check_student(job.settings(teacher=teacher), teacher, made)
+        teacher = job.makes_teacher or teacher
 
 
 def _check_student(settings: CompressSettings, teacher: str, made: set[Path]) -> None:
@@ -130,28 +128,24 @@ def _check_student(settings: CompressSettings, teacher: str, made: set[Path]) ->
             raise UserError(f"compress: {path}: does not exist, and no job before makes it")
 
 
-def run_shared(plan: Plan, launcher: Launcher) -> dict[str, str]:
-    """Run the jobs that come first, in this process or on a cluster. Returns task -> name of its teacher."""
-    if LAUNCHERS[launcher.kind].here:
-        launcher = Launcher()
+def run_shared(plan: Plan, launcher: Launcher) -> None:
+    """Run the jobs that come first, in this process or on a cluster."""
     experiment = plan.workspace.experiment(plan.name)
     # Until all are done, reports read the results of the previous sweep, which may be of other tasks.
     with whole_folder(experiment / "shared") as folder:
         tasks = [
-            SharedJobs(tuple(jobs), experiment, tuple(plan.observers), folder / str(number))
+            SharedJobs(tuple(jobs), experiment, tuple(plan.observers), folder / f"{number}.json")
             for number, jobs in enumerate(plan.shared.values())
+            if jobs
         ]
-        launcher.run(do_shared, tasks, nothing)
-        teachers = [read_json(task.folder / "teacher.json") for task in tasks]
-    return {task: teacher for task, teacher in zip(plan.shared, teachers, strict=True) if teacher}
+        (Launcher() if LAUNCHERS[launcher.kind].here else launcher).run(do_shared, tasks, nothing)
 
 
 def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_failed: bool, board: bool) -> None:
     """Do the remaining runs, with the progress board."""
     runs = distinct(all_runs)
     statuses = {task.id: task.folder.status() for task in runs}
-    again = "failed" if retry_failed else "waiting"
-    todo = [task for task in runs if statuses[task.id] in (again, "running")]
+    todo = [task for task in runs if statuses[task.id] in ("failed" if retry_failed else "waiting", "running")]
     for task in todo if retry_failed else ():
         task.folder.file.unlink(missing_ok=True)
         statuses[task.id] = "waiting"
@@ -164,4 +158,4 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
         lost = "its process died again and again (out of memory?)"
         with Board(name, shown, min(launcher.at_once(), len(todo)), board):
-            launcher.run(do_run, todo, nothing, lambda task: task.ended(lost))
+            launcher.run(do_run, todo, nothing, lambda task: task.save(status="failed", error=lost))

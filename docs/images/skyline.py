@@ -48,7 +48,7 @@ def points() -> dict[str, Points]:
         "ours": points_of(found.students),
         "fasttext": points_of(found.peers),
         "teacher": [("", teacher.mean("bytes_model") or TEACHER_BYTES, 100 * score.mean)],
-        "quoted": [(one.name, one.size_bytes, 100 * one.metrics[found.metric]) for one in found.encoders],
+        "quoted": [(row["model"], row["bytes_model"], 100 * row["metrics"][found.metric]) for row in found.encoders],
     }
 
 

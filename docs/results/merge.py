@@ -11,10 +11,10 @@ from compression.experiments.report.results import Row, grouped
 from compression.experiments.report.seed_groups import (
     SeedGroup,
     SplitResults,
-    actions_suffix,
     group_rows,
     mean_over_splits,
     split_results,
+    stage_label,
 )
 
 
@@ -44,16 +44,12 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
 
 def _last_models(rows: Sequence[Row]) -> list[Row]:
     """Return the rows, without those of models from which others in the same cell or chain were built."""
-    cells = grouped(rows, lambda row: str((row["task"], row.get("cell"))))
-    used = {id(row) for own in cells.values() for row in own if any(_made_from(other, row) for other in own)}
-    return [row for row in rows if id(row) not in used]
 
+    def place(row: Row) -> str:
+        return str((row["task"], row.get("cell")))
 
-def _made_from(row: Row, other: Row) -> bool:
-    """Return whether a row's model was built from another row's; decided by the names if the row does not record it."""
-    if "made_from" in row:
-        return other.get("config_hash") in row["made_from"]
-    return str(row["model"]).startswith(f"{other['model']}+")
+    used = {(place(row), parent) for row in rows for parent in row.get("made_from", ())}
+    return [row for row in rows if (place(row), row["config_hash"]) not in used]
 
 
 def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup]:
@@ -63,7 +59,7 @@ def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup
     """
 
     def name_of(group: SeedGroup) -> str:
-        cell = group.rows[0].get("cell")
+        cell = group.first.get("cell")
         if cell is None:
             return group.name
         return ", ".join(str(label) for axis, label in cell.items() if axis != "task") or experiment
@@ -71,6 +67,6 @@ def _renamed(experiment: str, groups: Sequence[SeedGroup]) -> Iterable[SeedGroup
     counts = Counter(map(name_of, groups))
     for group in groups:
         name = name_of(group)
-        if counts[name] > 1 and "cell" in group.rows[0]:
-            name = f"{name} {actions_suffix(group.rows[0])}".rstrip()
+        if counts[name] > 1 and group.first.get("cell") is not None:
+            name = f"{name} {stage_label(group.first)}".removesuffix(" distilled")
         yield dataclasses.replace(group, name=name)

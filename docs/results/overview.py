@@ -10,8 +10,9 @@ from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.tables import human_bytes
 from compression.evaluation.models import F1_AT_THRESHOLD
+from compression.evaluation.rows import Row
 from compression.experiments.report.columns import metric_heading
-from compression.experiments.report.reference import QuotedPoint, quoted_points, read_quotes, share
+from compression.experiments.report.reference import quoted_row, quoted_rows, read_quotes, share
 from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, average_of_tasks
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 from size_table import LIMITS, size_class
@@ -40,9 +41,9 @@ class Overview:
     students: dict[str, tuple[SeedGroup, Stat]]
     peers: dict[str, tuple[SeedGroup, Stat]]
     teacher: tuple[SeedGroup, Stat] | None
-    thesis: QuotedPoint | None
+    thesis: Row | None
     """The thesis's best student."""
-    encoders: list[QuotedPoint]
+    encoders: list[Row]
 
 
 def overviews(results: SplitResults, metrics: Sequence[str] = ()) -> list[Overview]:
@@ -73,15 +74,15 @@ def _overview(results: SplitResults, metric: str) -> Overview:
             found[where] = group, score
     own = [results.teacher_of(group) for group, _ in students.values()]
     teachers = [(one, score) for one in own if one and (score := _score(one, metric))]
-    thesis = [one for one in quoted_points(results.task) if metric in one.metrics and not one.baseline]
+    thesis = [row for row in quoted_rows(results.task) if metric in row["metrics"] and row["stage"] == "quoted"]
     return Overview(
         task=results.task,
         metric=metric,
         students=students,
         peers=peers,
         teacher=max(teachers, key=lambda each: each[1].mean) if teachers else None,
-        thesis=max(thesis, key=lambda one: one.metrics[metric]) if thesis else None,
-        encoders=[one for one in quoted_encoders(results.task) if metric in one.metrics],
+        thesis=max(thesis, key=lambda row: row["metrics"][metric]) if thesis else None,
+        encoders=[row for row in quoted_encoders(results.task) if metric in row["metrics"]],
     )
 
 
@@ -99,29 +100,30 @@ def _score(group: SeedGroup, metric: str) -> Stat | None:
     return (group.metric(F1_AT_THRESHOLD) if metric == "f1" else None) or group.metric(metric)
 
 
-def quoted_encoders(task: str) -> list[QuotedPoint]:
-    """Return the quoted small encoders with their scores on a task; empty if none are quoted for it.
+def quoted_encoders(task: str) -> list[Row]:
+    """Return rows of the quoted small encoders on a task; empty if none are quoted for it.
 
     Sizes are four bytes per parameter.
     """
-    found: dict[str, QuotedPoint] = {}
+    found: dict[str, Row] = {}
     for line in read_quotes(ENCODERS_FILE):
         if line["task"] == task:
             name, parameters = line["model"], float(line["parameters"])
-            point = found.setdefault(name, QuotedPoint(name, {}, 4 * parameters, True, parameters))
-            point.metrics[line["metric"]] = share(line["percent"])
+            row = found.setdefault(name, quoted_row(task, name, "baseline", 4 * parameters, parameters))
+            row["metrics"][line["metric"]] = share(line["percent"])
     return list(found.values())
 
 
 def overview_table(found: Sequence[Overview]) -> str:
     """Return the table in Markdown, with a line for each task and metric."""
     classes = list(map(human_bytes, LIMITS))
-    encoders = list(dict.fromkeys(point.name for each in found for point in each.encoders))
+    encoders = list(dict.fromkeys(row["model"] for each in found for row in each.encoders))
 
     def line(each: Overview) -> Line:
-        quoted = {point.name: point.metrics[each.metric] for point in each.encoders}
+        quoted = {row["model"]: row["metrics"][each.metric] for row in each.encoders}
         peer = max(each.peers.values(), key=lambda one: one[1].mean, default=None)
-        thesis = each.thesis and f"{100 * each.thesis.metrics[each.metric]:.1f} ({human_bytes(each.thesis.size_bytes)})"
+        score = each.thesis and f"{100 * each.thesis['metrics'][each.metric]:.1f}"
+        thesis = each.thesis and f"{score} ({human_bytes(each.thesis['bytes_model'])})"
         return Line(
             [
                 Entry(f"{each.task}, {metric_heading(each.metric)}"),
@@ -193,11 +195,12 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
     plot({name: peer for name, peer in each.peers.items() if name != "larger"}, _PEERS, _ORANGE, "^")
     quoted = {"linestyle": "none", "color": _PURPLE, "markerfacecolor": "none", "markersize": 5.5, "zorder": 2}
     if each.encoders:
-        sizes, scores = zip(*((one.size_bytes, 100 * one.metrics[each.metric]) for one in each.encoders), strict=True)
-        names = " and ".join(one.name for one in each.encoders)
+        sizes = [row["bytes_model"] for row in each.encoders]
+        scores = [100 * row["metrics"][each.metric] for row in each.encoders]
+        names = " and ".join(row["model"] for row in each.encoders)
         axes.plot(sizes, scores, marker="s", label=f"{names} (quoted)", **quoted)
     if each.thesis:
-        at = each.thesis.size_bytes, 100 * each.thesis.metrics[each.metric]
+        at = each.thesis["bytes_model"], 100 * each.thesis["metrics"][each.metric]
         axes.plot(*at, marker="D", label="thesis's best student (quoted)", **quoted)
     if each.teacher:
         line = {"color": _GREY, "linestyle": "--", "linewidth": 1}

@@ -16,8 +16,8 @@ from common.errors import UserError
 from common.tables import human_bytes
 from compression.experiments.report.columns import columns_of, metric_column
 from compression.experiments.report.models_table import SELECTED_ON_TEST
-from compression.experiments.report.pivot_layout import averaged
-from compression.experiments.report.reference import QUOTED_TEACHER, quoted_points
+from compression.experiments.report.pivot import averaged
+from compression.experiments.report.reference import QUOTED_TEACHER, quoted_rows
 from compression.experiments.report.seed_groups import SplitResults
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 
@@ -42,7 +42,7 @@ def size_table(
     pairs = [(group, results.teacher_of(group)) for group in results.groups]
     timed = [column for column in columns_of("by_size") if any(column.value(*pair) for pair in pairs)]
     classes = ["teachers", *map(human_bytes, limits), LARGER]
-    points = {point.name: point for point in quoted_points(results.task)}
+    points = {row["model"]: row for row in quoted_rows(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
     _check_known("targets: no metric", (metric for wanted in targets.values() for metric in wanted), metrics)
     _check_known(f"quotes: on {results.task} the thesis's table 7.5 has no model", quotes, points)
@@ -64,9 +64,9 @@ def size_table(
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
     for name in dict.fromkeys([QUOTED_TEACHER, *quotes]) if quotes else ():
         point = points[name]  # the thesis's sizes count only weights, a student's gzipped
-        own_class = "teachers" if name == QUOTED_TEACHER else size_class(point.size_bytes, limits)
-        scores = [number_entry(point.metrics.get(metric), ".2f", 0.01) for metric in metrics]
-        numbers = [text_entry(_weights(point.size_bytes)), number_entry(point.parameters), *scores]
+        own_class = "teachers" if name == QUOTED_TEACHER else size_class(point["bytes_model"], limits)
+        scores = [number_entry(point["metrics"].get(metric), ".2f", 0.01) for metric in metrics]
+        numbers = [text_entry(_weights(point["bytes_model"])), number_entry(point["parameters"]), *scores]
         numbers += [text_entry(None)] * len(timed)
         rows.append((own_class, [Entry(f"{name} (quoted)"), *numbers, Entry("")]))
     reached = {own_class for own_class, entries in rows if entries[-1].text}
@@ -78,7 +78,7 @@ def size_table(
         Line([Entry(name if name != above else ""), *(entries if targets else entries[:-1])])
         for (name, entries), above in zip(rows, firsts, strict=False)
     ]
-    names = [averaged(column.heading, results.split.split(" and ")) for column in scored]
+    names = [averaged(column.heading, results.split) for column in scored]
     names += [column.heading.replace("{than}", "") for column in timed]
     heads = [Head((name,), numeric=False) for name in ("Size class", "Model")]
     heads += [Head((name,)) for name in ("Packed file", "Parameters", *names)]

@@ -10,7 +10,7 @@ import pytest
 from common.data.tasks import load_task
 from common.errors import UserError
 from compression.experiments.report import reference
-from compression.experiments.report.reference import QuotedFigure, quoted_figures, quoted_points, quoted_shares
+from compression.experiments.report.reference import QuotedFigure, quoted_figures, quoted_rows, quoted_shares
 
 LINES = list(csv.DictReader(reference.FILE.open(encoding="utf-8", newline="")))
 
@@ -68,17 +68,17 @@ def test_rows_read_off_the_thesis():
     assert figure("A.2", "sst-2", embedding_type="hash", alpha=0.5, loss="mse").text == "89.4"
 
 
-def test_points_of_table_7_5():
-    points = quoted_points("qqp")
-    assert len(points) == 44
+def test_rows_of_table_7_5():
+    rows = quoted_rows("qqp")
+    assert len(rows) == 44
     baselines = ["RoBERTa-large", "TinyBERT-6", "GLUE BiLSTM GloVe", "GLUE BiLSTM ELMo"]
-    assert [point.name for point in points if point.baseline] == baselines
-    assert points[0].metrics == pytest.approx({"accuracy": 0.9215, "f1": 0.8958})
-    assert points[0].parameters == 3.6e8
+    assert [row["model"] for row in rows if row["stage"] == "baseline"] == baselines
+    assert rows[0]["metrics"] == pytest.approx({"accuracy": 0.9215, "f1": 0.8958})
+    assert rows[0]["parameters"] == 3.6e8
     for task, size in (("qqp", 42_000), ("sst-2", 27_000)):
-        (small,) = [point for point in quoted_points(task) if point.name == "FFN-Hash25*+p+q"]
-        assert small.size_bytes == pytest.approx(size)
-    assert quoted_points("rotten-tomatoes") == []
+        (small,) = [row for row in quoted_rows(task) if row["model"] == "FFN-Hash25*+p+q"]
+        assert small["bytes_model"] == pytest.approx(size)
+    assert quoted_rows("rotten-tomatoes") == []
 
 
 def test_stages_of_table_7_5():

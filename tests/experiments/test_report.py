@@ -137,7 +137,8 @@ def test_the_best_student_is_chosen_on_validation_if_all_have_a_score_there():
 
 def test_missing_values_are_allowed_and_names_are_escaped(tmp_path: Path):
     evil = "<script>alert('x')</script>"
-    bare = {"task": evil, "split": "test", "model": evil, "stage": "distilled", "metrics": None, "seconds": None}
+    bare = {**dict.fromkeys(row()), "task": evil, "split": "test", "model": evil, "stage": "distilled"}
+    bare |= {"seed": 1, "rows": 1, "metrics": {}, "parts": {}, "settings": {}}
     paths = write_report(tmp_path, [bare], chain(evil, jobs=({"job": evil},)))
     assert evil not in paths["report.md"].read_text(encoding="utf-8").split("## Settings")[0]
     assert "No student was scored" in terminal_table([bare])

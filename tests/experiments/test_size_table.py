@@ -4,9 +4,9 @@ import pivot_rows
 from archive_rows import SMALL, fasttext, grid
 
 from archive import Archived
+from compression.experiments.report.pictures import panels
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.seed_groups import SplitResults
-from compression.experiments.report.skyline import panels
 from merge import merged
 from size_table import size_table
 
@@ -62,7 +62,8 @@ def test_a_model_counts_although_anothers_name_begins_with_its_own():
 
 def test_models_of_one_cell_are_named_by_their_actions():
     one = grid("s", {"12k": SMALL["12k"]}, seeds=(1,))
-    more = tuple({**row, "model": "ffn-12k-s1+p", "stage": "pruned"} for row in one.rows[1:2])
+    pruned = {"model": "ffn-12k-s1+p", "stage": "pruned", "actions": ["distill", "prune"]}
+    more = tuple({**row, **pruned} for row in one.rows[1:2])
     names = [group.name for group in of_task("sst-2", Archived(one.record, (*one.rows, *more))).groups]
     assert names == ["minilm", "12k +q", "12k +p"]
 
@@ -82,8 +83,8 @@ def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
     (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())])
     assert [(point.label, point.cost) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
     assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
-    assert panel.ours[-1].description.splitlines()[-1] == "90 MB of weights"
-    assert panel.ours[0].description.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
+    assert panel.of("student", "teacher")[-1].description.splitlines()[-1] == "90 MB of weights"
+    assert panel.points[0].description.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
 
 
 def test_speeds_have_columns_where_models_were_timed():

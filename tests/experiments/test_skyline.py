@@ -2,19 +2,20 @@
 
 from typing import Any
 
+import pivot_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compression.analysis.pictures import svg_markup
+from compression.experiments.report.pictures import Point, draw_skylines, panels, skyline
 from compression.experiments.report.record import Quote
-from compression.experiments.report.reference import quoted_points
+from compression.experiments.report.reference import quoted_rows
 from compression.experiments.report.seed_groups import group_rows
-from compression.experiments.report.skyline import Point, draw_skylines, panels, skyline
 
 
 def row(model: str, size: int, score: float, **changes: Any) -> dict[str, Any]:
-    own = {"task": "sst-2", "split": "test", "model": model, "stage": "distilled", "seed": 1, "teacher": "minilm"}
-    return {**own, "bytes_model": 2 * size, "bytes_gzip": size, "metrics": {"accuracy": score}, **changes}
+    own = {"model": model, "bytes_model": 2 * size, "bytes_gzip": size}
+    return {**pivot_rows.row(None, 1, {"accuracy": score}), **own, **changes}
 
 
 TEACHER = row("minilm", 50_000_000, 0.95, stage="teacher", teacher=None)
@@ -58,13 +59,13 @@ def test_packed_sizes_are_compared_where_a_student_is_packed():
 def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
     splits = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
     (panel,) = panels(splits, Quote(table="7.5"))
-    assert len(panel.of("quoted", "baseline")) == len(quoted_points("sst-2")) > len(panel.of("quoted"))
+    assert len(panel.of("quoted", "baseline")) == len(quoted_rows("sst-2")) > len(panel.of("quoted"))
     lines = draw_skylines(splits, Quote(table="7.5")).axes[0].lines
     ours, tolerable = (line for line in lines if len(line.get_xdata()) > 1)
     assert list(ours.get_xdata()) == [20_000, 50_000_000]
     assert list(tolerable.get_ydata()) == [87.5, 87.5]
     (panel,) = panels(splits)
-    assert panel.points == (*panel.ours,)
+    assert panel.points == (*panel.of("student", "teacher"),)
 
 
 def test_the_thesis_has_no_validation_scores_and_no_other_tasks():

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 
+import pivot_rows
 import pytest
 import tiny
 from processes import run_script, wait_until
@@ -25,14 +26,13 @@ from common.store.processes import Process
 from compression.evaluation.evaluate import Evaluate
 from compression.experiments import run as run_module
 from compression.experiments.report.record import read_record
-from compression.experiments.report.results import write_results
+from compression.experiments.report.results import read_results, write_results
 from compression.experiments.run import sweep
 from compression.experiments.sweep import board, work
-from compression.experiments.sweep.collect import failures, report
 from compression.experiments.sweep.grid import load_grid, load_sweep
+from compression.experiments.sweep.listing import failures, report
 from compression.experiments.sweep.plan import distinct, plan_runs, plan_sweep
 from compression.experiments.sweep.runs import RunFolder
-from compression.experiments.sweep.work import ChainState
 from compression.shrinking.chain import compress
 
 LONG = {"epochs": 100, "patience": 100}
@@ -65,7 +65,7 @@ def wait_for(file, text):
 
 
 def planned(path, workspace):
-    return distinct(plan_runs(load_sweep(path, settings(workspace)), {}))
+    return distinct(plan_runs(load_sweep(path, settings(workspace))))
 
 
 def test_every_cell_runs_with_every_seed(swept):
@@ -134,7 +134,6 @@ def test_ctrl_c_stops_cleanly_and_the_sweep_resumes_later(workspace, tmp_path):
     assert process.returncode == 130, output.decode()
     assert b"run the same command again to resume" in output
     assert not run.folder.file.exists()
-    assert not run.folder.running.exists()
     assert (tiny.work_folder(workspace) / "state.safetensors").stat().st_size
     sweep(path, settings(workspace))
     assert "resuming from epoch" in run.folder.log.read_text()
@@ -147,7 +146,7 @@ def test_a_run_whose_worker_is_killed_resumes_in_another(workspace, tmp_path, ca
 
     def kill_worker():
         wait_for(run.folder.log, "epoch 2/")
-        os.kill(json.loads(run.folder.running.read_text())["pid"], signal.SIGKILL)
+        os.kill(run.folder.record().process.pid, signal.SIGKILL)
 
     thread = threading.Thread(target=kill_worker)
     thread.start()
@@ -330,38 +329,43 @@ def test_files_of_a_killed_run_are_ignored(done):
     workspace, _ = done
     folder = RunFolder(settings(workspace).paths, next(iter(runs(workspace))))
     assert folder.status() == "finished"
-    folder.file.unlink()
+    record = json.loads(folder.file.read_text())
     ended = subprocess.Popen(["true"])
     ended.wait()
     here = Process.current()
-    for text, status in [
-        (json.dumps(here._replace(pid=ended.pid)._asdict()), "waiting"),
-        (json.dumps(here._replace(start=here.start - 1)._asdict()), "waiting"),  # the same number, used again
-        (json.dumps(here._asdict()), "running"),
-        (json.dumps(here._replace(machine="0badcafe", pid=ended.pid)._asdict()), "running"),
-        ("{", "waiting"),
-        ('{"pid": 1}', "waiting"),
-        ("[]", "waiting"),
+    for process, status in [
+        (here._replace(pid=ended.pid), "waiting"),
+        (here._replace(start=here.start - 1), "waiting"),  # the same number, used again
+        (here, "running"),
+        (here._replace(machine="0badcafe", pid=ended.pid), "running"),
+        (None, "waiting"),
+        (["here"], "waiting"),
     ]:
-        folder.running.write_text(text)
+        folder.file.write_text(json.dumps({**record, "status": "running", "process": process}))
         assert folder.status() == status
-    folder.file.write_text("{}")
-    assert folder.status() == "waiting"
+    for text in ("{", "{}", "[]"):
+        folder.file.write_text(text)
+        assert folder.status() == "waiting"
 
 
 def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
     plan = load_sweep(write_grid(tmp_path, shared=[{"preprocess": {}}]), settings(tmp_path))
-    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="before")))
-    assert run_module.run_shared(plan, Launcher()) == {"sst-2": "before"}
+    file = tmp_path / "experiments/g/shared/0.json"
+
+    def rows_of(model):
+        return [pivot_rows.row(None, 1, {}, model=model)]
 
     def interrupted(jobs):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: (rows_of("before"), []))
+    run_module.run_shared(plan, Launcher())
+    assert [row["model"] for row in read_results(file)] == ["before"]
     monkeypatch.setattr(work, "run_jobs", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_module.run_shared(plan, Launcher())
-    assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "before"
+    assert [row["model"] for row in read_results(file)] == ["before"]
     assert not list((tmp_path / "experiments/g").glob(".shared*"))
-    monkeypatch.setattr(work, "run_jobs", lambda jobs: ([], ChainState(teacher="after")))
-    assert run_module.run_shared(plan, Launcher()) == {"sst-2": "after"}
-    assert json.loads((tmp_path / "experiments/g/shared/0/teacher.json").read_text()) == "after"
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: (rows_of("after"), []))
+    run_module.run_shared(plan, Launcher())
+    assert [row["model"] for row in read_results(file)] == ["after"]

@@ -10,8 +10,8 @@ from processes import run_script
 from common.errors import UserError
 from compression.experiments.sweep.grid import load_sweep
 from compression.experiments.sweep.listing import experiments, show
-from compression.experiments.sweep.plan import Estimator, distinct, plan_runs
-from compression.experiments.sweep.runs import duration
+from compression.experiments.sweep.plan import distinct, plan_runs
+from compression.experiments.sweep.runs import Estimator, duration
 
 
 @pytest.fixture
@@ -84,7 +84,8 @@ def test_best_and_compare_read_the_models_of_a_sweep(command):
 
 
 def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
-    runs = distinct(plan_runs(load_sweep(swept[1], sweep_grid.settings(swept[0])), {}))
+    tasks = distinct(plan_runs(load_sweep(swept[1], sweep_grid.settings(swept[0]))))
+    runs = [task.record for task in tasks]
     estimator = Estimator(paths)
     one, all_four = estimator.seconds(runs[:1]), estimator.seconds(runs)
     assert 0 < one < all_four < 100
@@ -97,15 +98,16 @@ def test_runs_of_another_kind_estimate_nothing_unless_they_are_of_the_same_sweep
     """A sweep of 15 minutes was said to take 4 hours, by the runs of another experiment."""
     asked = sweep_grid.settings(tiny.copy_workspace(swept[0], tmp_path / "workspace"))
     plan = load_sweep(sweep_grid.write_grid(tmp_path, "other", settings=change), asked)
-    runs = distinct(plan_runs(plan, {}))
+    task, *_ = tasks = distinct(plan_runs(plan))
+    runs = [task.record for task in tasks]
     assert Estimator(asked.paths, runs).seconds(runs) is None
     first, same_cell, *_, other_cell = runs
-    assert first.record.settings["only_original_data"] == same_cell.record.settings["only_original_data"]
-    assert first.record.settings["only_original_data"] != other_cell.record.settings["only_original_data"]
-    first.ended(seconds=3.0 * first.rows)
-    assert Estimator(asked.paths).seconds([same_cell]) == pytest.approx(3 * same_cell.rows)
+    assert first.settings["only_original_data"] == same_cell.settings["only_original_data"]
+    assert first.settings["only_original_data"] != other_cell.settings["only_original_data"]
+    task.save(status="finished", seconds=3.0 * first.work)
+    assert Estimator(asked.paths).seconds([same_cell]) == pytest.approx(3 * same_cell.work)
     assert Estimator(asked.paths).seconds([other_cell]) is None
-    assert Estimator(asked.paths, runs).seconds([other_cell]) == pytest.approx(3 * other_cell.rows)
+    assert Estimator(asked.paths, runs).seconds([other_cell]) == pytest.approx(3 * other_cell.work)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ def sweep(arch: str = "rnn", title: str = "A sweep", splits: tuple[str, ...] = (
 def row(own: dict[str, Any], seed: int, split: str, score: float) -> dict[str, Any]:
     return {
         **{"task": "sst-2", "split": split, "seed": seed, "rows": 872, "metrics": {"accuracy": score}},
-        **{"parameters": 1000, "nonzero_parameters": 1000, "select_on": "validation", "settings": {"lr": 0.1}, **own},
+        **{"parameters": 1000, "nonzero_parameters": 1000, "bytes_packed": None, "parts": {}, "student_arch": None},
+        **dict.fromkeys(("embedding_type", "embedding_dim", "vocab_size", "alpha", "teacher", "validation", "data")),
+        **{"augmented": False, "select_on": "validation", "settings": {"lr": 0.1}, "config_hash": "", **own},
     }
 
 

@@ -17,7 +17,9 @@ def row(cell: dict[str, str] | None, seed: int, metrics: dict[str, float] | None
     own = {"task": "sst-2", "split": "test", "model": f"bilstm-bpe25-a0-aug-1f3a9c2e-s{seed}", "stage": "distilled"}
     own |= {"student_arch": "bilstm", "embedding_type": "bpe", "embedding_dim": 25, "vocab_size": 5000, "alpha": 0.0}
     own |= {"augmented": True, "seed": seed, "teacher": "minilm", "select_on": "validation", "metrics": metrics}
-    own |= {"parameters": 400_000, "bytes_model": 1_600_000, "bytes_gzip": 1_400_000}
+    own |= {"parameters": 400_000, "bytes_model": 1_600_000, "bytes_gzip": 1_400_000, "bytes_packed": None}
+    own |= {"nonzero_parameters": None, "parts": {}, "rows": 0, "settings": {}, "validation": None, "data": None}
+    own |= {"seconds": {}, "config_hash": f"{cell} {seed}", "run": "models"}
     return {**own, **({} if cell is None else {"cell": cell}), **changes}
 
 

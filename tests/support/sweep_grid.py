@@ -3,6 +3,7 @@
 import tiny
 import yaml
 
+from common.store.files import read_json
 from compression.experiments.report.results import read_results
 from compression.experiments.sweep.settings import SweepSettings
 
@@ -39,8 +40,10 @@ def results(workspace, name="g"):
 
 
 def runs(workspace):
-    """Identity -> time at which the run's record was written."""
-    return {path.parent.name: path.stat().st_mtime_ns for path in (workspace / "runs").glob("*/run.json")}
+    """Identity -> time at which the record of a run that has ended was written."""
+    records = (workspace / "runs").glob("*/run.json")
+    ended = [path for path in records if read_json(path)["status"] != "running"]
+    return {path.parent.name: path.stat().st_mtime_ns for path in ended}
 
 
 def model_bytes(workspace):

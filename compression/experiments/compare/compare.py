@@ -20,7 +20,7 @@ from compression.experiments.compare.comparison import CompareSettings, Comparis
 from compression.experiments.compare.significance import bootstrap, holm, mcnemar, paired_t
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
 from compression.experiments.report.results import Row, grouped, read_results
-from compression.experiments.report.seed_groups import actions_suffix, name_without_seed
+from compression.experiments.report.seed_groups import name_without_seed, stage_label
 
 
 class Key(NamedTuple):
@@ -98,19 +98,16 @@ def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
         if not students[-1]:
             asked = " ".join(filter(None, [settings.task, settings.split]))
             raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
-    families = [{(name_without_seed(row), _key(row)) for row in rows} for rows in students]
+    families = [{(name_without_seed(row["model"], row["seed"]), _key(row)) for row in rows} for rows in students]
     by_name = any(len(named) > len({key for _, key in named}) for named in families)
     keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in students]
     return [{key: {row["seed"]: row for row in of_key} for key, of_key in side.items()} for side in keyed]
 
 
 def _key(row: Row, by_name: bool = False) -> Key:
-    """Return a row's key. by_name: a row without a cell is of its family.
-
-    +q and +p+q are both the stage `quantized`, so the actions are taken from the name.
-    """
-    cell = row.get("cell") or ({"model": name_without_seed(row)} if by_name else {})
-    return Key(row["task"], row["split"], actions_suffix(row) or row["stage"], tuple(sorted(cell.items())))
+    """Return a row's key. by_name: a row without a cell is of its family."""
+    cell = row.get("cell") or ({"model": name_without_seed(row["model"], row["seed"])} if by_name else {})
+    return Key(row["task"], row["split"], stage_label(row), tuple(sorted(cell.items())))
 
 
 def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
@@ -165,8 +162,7 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
 
 
 def _family(config: ModelConfig) -> str:
-    actions = [action.kind for action in config.actions]
-    return name_without_seed({"model": config.name, "seed": config.seed, "actions": actions})
+    return name_without_seed(config.name, config.seed)
 
 
 def _line(settings: CompareSettings, key: Key, by_seed: dict[Any, tuple[Row, Row]], notes: list[str]) -> Line:

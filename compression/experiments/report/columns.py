@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from common.tables import UNITS
-from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import DASH, GZIPPED, MILLISECONDS, PACKED, SeedGroup, Stat
+from compression.evaluation.rows import Row
+from compression.experiments.report.seed_groups import DASH, GZIPPED, MILLISECONDS, PACKED, SeedGroup, Stat, field
 from compression.experiments.report.table import Entry, Value
 
 CORRELATIONS = ("matthews", "pearson", "spearman", "agreement_pearson")
@@ -104,7 +104,7 @@ def compared_text(ratio: float, less: str = "smaller", more: str = "larger") -> 
 
 def notes_of(columns: Iterable[Column], rows: Iterable[Row]) -> Iterator[str]:
     """Yield the notes of columns, one or two sentences each. rows: rows of results.json behind the columns."""
-    runtimes = {(row.get("speed") or {}).get("runtime") for row in rows}
+    runtimes = {field(row, "speed", "runtime") for row in rows}
     by = ", ".join(text for name, text in _RUNTIMES.items() if name in runtimes)
     for note in dict.fromkeys(column.note for column in columns if column.note):
         yield note.replace("{by}", by)
@@ -120,17 +120,17 @@ def _megabytes(value: float) -> str:
     return f"{megabytes:,.{3 if megabytes < 10 else 1 if megabytes < 1000 else 0}f}"
 
 
-def _size(field: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
+def _size(name: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
     """Return the column of a count or size of results.json. tables: with it, besides those of models."""
     text = "{:,.0f}".format if unit == 1 else lambda value: f"{value / unit:,.1f}"
-    return Column(field, heading, lambda group, _: group.mean(field), text, ("models", *tables), note)
+    return Column(name, heading, lambda group, _: group.mean(name), text, ("models", *tables), note)
 
 
-def _smaller(field: str, heading: str, *tables: str) -> Column:
+def _smaller(size: str, heading: str, *tables: str) -> Column:
     return Column(
-        name=f"{field}_times_smaller",
+        name=f"{size}_times_smaller",
         heading=f"{heading}× smaller{{than}}",
-        value=lambda group, teacher: group.times_smaller(field, teacher),
+        value=lambda group, teacher: group.times_smaller(size, teacher),
         text=ratio_text,
         tables=("models", *tables),
         note=_ABOUT_SMALLER,
@@ -166,7 +166,7 @@ METRICS = "metrics"
 COLUMNS = [
     Column("model", "Model", lambda group, _: group.label, tables=("models", "terminal"), numeric=False),
     Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=("models", "terminal"), numeric=False),
-    Column("stage", "Stage", lambda group, _: group.rows[0].get("stage"), tables=("models",), numeric=False),
+    Column("stage", "Stage", lambda group, _: group.first["stage"], tables=("models",), numeric=False),
     _size("parameters", "Parameters", "terminal", "pivot"),
     _size("trained_parameters", "Trained parameters"),
     _size("nonzero_parameters", "Nonzero"),

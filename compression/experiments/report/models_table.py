@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import functools
 
 from common.tables import UNITS, human_bytes
-from compression.experiments.report.columns import CORRELATIONS, columns_of, compared_text, metric_title, notes_of
+from compression.experiments.report.columns import (
+    CORRELATIONS,
+    Column,
+    columns_of,
+    compared_text,
+    metric_title,
+    notes_of,
+)
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import grouped
 from compression.experiments.report.seed_groups import GZIPPED, MEASURED, MILLISECONDS, PACKED, SeedGroup, SplitResults
-from compression.experiments.report.table import Entry, Head, Line, Table, number_entry, text_entry
+from compression.experiments.report.table import Entry, Head, Table, number_entry, table_of, text_entry
 
 TERMINAL_WIDTH = 110
 SELECTED_ON_TEST = "† These weights were selected on the test split, as in the thesis: their test scores are too high."
@@ -18,52 +26,40 @@ SELECTED_ON_TEST = "† These weights were selected on the test split, as in the
 
 def models_table(results: SplitResults, terminal: bool = False) -> Table:
     """Return a table with a line per seed group, without empty columns. terminal: use the narrower set of columns."""
-    pairs = [(group, results.teacher_of(group)) for group in results.groups]
-    names = {teacher.name for _, teacher in pairs if teacher}
+    names = {teacher.name for group in results.groups if (teacher := results.teacher_of(group))}
     than = "" if terminal else f" than {next(iter(names)) if len(names) == 1 else 'teacher'}"
-    left_out = _left_out(results) if terminal else ()
-    shown, by_column = [], []
-    for column in columns_of("terminal" if terminal else "models", results.metrics):
-        entries = [column.entry(*pair) for pair in pairs]
-        if column.name in left_out or all(entry.value is None for entry in entries):
-            continue
-        if "{than}" in column.heading and len(names) > 1:
-            entries = [_with_teacher(entry, teacher) for entry, (_, teacher) in zip(entries, pairs, strict=True)]
-        shown.append(column)
-        by_column.append(entries)
-    kinds = ["teacher" if g.is_teacher else "best" if g is results.best_student else "" for g in results.groups]
-    return Table(
-        title=results.heading,
-        heads=[Head((column.heading.replace("{than}", than),), numeric=column.numeric) for column in shown],
-        lines=[Line(entries, kind) for kind, *entries in zip(kinds, *by_column, strict=True)],
-        notes=dict.fromkeys(
-            [*_notes(results), *notes_of(shown, (row for group in results.groups for row in group.rows))], ""
-        ),
-    )
+    columns = columns_of("terminal" if terminal else "models", results.metrics)
+    if terminal:  # a table with the other size, and in a sweep, whose names say it, with the training, is too wide
+        other = GZIPPED if results.size_field == PACKED else PACKED
+        left_out = [other, f"{other}_times_smaller"]
+        if any(group.first.get("cell") or group.mean("speed", MILLISECONDS) for group in results.groups):
+            left_out.append("trained_on")
+        columns = [column for column in columns if column.name not in left_out]
 
+    def entry(column: Column, group: SeedGroup) -> Entry:
+        teacher = results.teacher_of(group)
+        shown = column.entry(group, teacher)
+        named = "{than}" in column.heading and len(names) > 1 and shown.value is not None
+        return Entry(f"{shown.text} ({teacher.name})", shown.value) if named else shown
 
-def _left_out(results: SplitResults) -> tuple[str, ...]:
-    """Return the columns without which a table is narrow enough for a terminal."""
-    other = GZIPPED if results.size_field == PACKED else PACKED
-    cells = any(group.rows[0].get("cell") for group in results.groups)  # names of cells include their training
-    timed = any(group.mean("speed", MILLISECONDS) for group in results.groups)
-    return (other, f"{other}_times_smaller", *(("trained_on",) if cells or timed else ()))
+    def kind(group: SeedGroup) -> str:
+        return "teacher" if group.is_teacher else "best" if group is results.best_student else ""
 
-
-def _with_teacher(entry: Entry, teacher: SeedGroup | None) -> Entry:
-    return Entry(f"{entry.text} ({teacher.name})", entry.value) if teacher and entry.value is not None else entry
-
-
-def _notes(results: SplitResults) -> Iterator[str]:
-    """Yield notes on how to read a table of models that are not about a single column."""
-    yield (
+    heads = [Head((column.heading.replace("{than}", than),), column.numeric, name=column.name) for column in columns]
+    entries = [functools.partial(entry, column) for column in columns]
+    table = table_of(results.heading, zip(heads, entries, strict=True), results.groups, kind)
+    notes = [
         "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets. "
         f"{UNITS}"
-    )
+    ]
     if results.best_on_validation:
-        yield "The best student is the one with the highest validation score."
+        notes.append("The best student is the one with the highest validation score.")
     if any(group.selected_on_test for group in results.groups):
-        yield SELECTED_ON_TEST
+        notes.append(SELECTED_ON_TEST)
+    shown = {head.name for head in table.heads}
+    rows = (row for group in results.groups for row in group.rows)
+    notes += notes_of((column for column in columns if column.name in shown), rows)
+    return dataclasses.replace(table, notes=dict.fromkeys(notes, ""))
 
 
 def summary(results: SplitResults) -> str:
@@ -72,22 +68,20 @@ def summary(results: SplitResults) -> str:
     if best is None:
         return "No student was scored."
     metric = results.metrics[0]
-    title = metric_title(metric)
-    unit = "" if metric in CORRELATIONS else " %"
 
     def shown(group: SeedGroup) -> str:
         score = group.metric(metric)
-        return f"{100 * score.mean:.2f}{unit}" if score else ""
+        return f"{100 * score.mean:.2f}{'' if metric in CORRELATIONS else ' %'}" if score else ""
 
     field = results.size_field if best.mean(results.size_field) else GZIPPED
     size, teacher = best.mean(field), results.teacher_of(best)
-    title = title.lower() if metric in ("accuracy", "agreement") else title
+    title = metric_title(metric).lower() if metric in ("accuracy", "agreement") else metric_title(metric)
     how = "" if results.best_on_validation else f" (highest on {results.split})"
     text = f"Best student{how}: {best.label}, {title} {shown(best)}"
     text += f", {human_bytes(size)} {MEASURED[field]}" if size else ""
     if teacher and (ratio := best.times_smaller(field, teacher)):
         has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
-        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.mean('bytes_model') or 0)}"
+        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.mean('bytes_model'))}"
         text += f": the student is {compared_text(ratio)}"
     return text + "."
 
@@ -99,14 +93,17 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        heads = [Head(("Rows",), numeric=False), Head(("Count",)), *(Head((f"{label}, %",)) for label in labels)]
-        heads += [Head((f"{label}, %, thesis (quoted)",), group="quoted") for label in labels]
-        heads.append(Head(("Agreement with source label, %",)))
-        lines = []
-        for shares in counted:
-            entries = [text_entry(shares.rows), number_entry(shares.count)]
-            entries += [number_entry(shares.shares.get(label), ".2%") for label in labels]
-            entries += [number_entry(quoted.get(shares.rows, {}).get(label), ".1%") for label in labels]
-            lines.append(Line([*entries, number_entry(shares.agreement, ".2%")]))
-        tables.append(Table(f"{task}, labels", heads, lines).with_values())
+        columns = [
+            (Head(("Rows",), numeric=False), lambda rows: text_entry(rows.rows)),
+            (Head(("Count",)), lambda rows: number_entry(rows.count)),
+        ]
+        for label in labels:
+            columns.append((Head((f"{label}, %",)), lambda rows, of=label: number_entry(rows.shares.get(of), ".2%")))
+        for label in labels:
+            shares = {rows: of_rows.get(label) for rows, of_rows in quoted.items()}
+            head = Head((f"{label}, %, thesis (quoted)",), group="quoted")
+            columns.append((head, lambda rows, of=shares: number_entry(of.get(rows.rows), ".1%")))
+        agreement = Head(("Agreement with source label, %",))
+        columns.append((agreement, lambda rows: number_entry(rows.agreement, ".2%")))
+        tables.append(table_of(f"{task}, labels", columns, counted))
     return tables

@@ -1,44 +1,118 @@
-"""Tables of means and deviations, in the layout of the thesis's table 7.1, for any axes of a sweep."""
+"""Tables of means and deviations, in the layout of the thesis's table 7.1, for any axes of a sweep.
+
+Runs and rows are put into cells by their labels. A table has the cells that agree in all axes that are not laid out.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+from common.data.tasks import Task, load_task
+from common.errors import UserError
 from common.tables import UNITS, human_bytes
+from compression.evaluation.rows import Row
 from compression.experiments.report import reference
-from compression.experiments.report.columns import columns_of, notes_of
+from compression.experiments.report.columns import Column, columns_of, notes_of
 from compression.experiments.report.models_table import SELECTED_ON_TEST
-from compression.experiments.report.pivot_layout import (
-    Cell,
-    Labels,
-    PivotTable,
-    ScoreColumn,
-    averaged,
-    columns_of_scores,
-    pivot_tables,
-)
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.reference import QuotedFigure, QuotedPoint
-from compression.experiments.report.results import Row, grouped
+from compression.experiments.report.reference import QuotedFigure
+from compression.experiments.report.results import grouped
 from compression.experiments.report.seed_groups import (
     GZIPPED,
     PACKED,
     SeedGroup,
     Stat,
     average_of_tasks,
-    mean_over_splits,
+    means_over_splits,
     name_without_seed,
+    stage_label,
 )
-from compression.experiments.report.table import Entry, Group, Head, Line, Table, number_entry, plain_table, text_entry
+from compression.experiments.report.table import Entry, Group, Head, Table, number_entry, plain_table, table_of
 
+Labels = tuple[str, ...]
+Cells = dict[tuple[Labels, Labels], "Cell"]
+"""Labels of the row and of the column -> cell."""
 SEEDS = 4
 """Runs behind each of the thesis's figures (table 7.1)."""
 SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
 """Names of axes on a terminal."""
 AVERAGE = "average of tasks"
 """Heading of the mean over tasks."""
-_EMPTY = text_entry(None)
+_STAGES = ("distilled", "+f", "+p", "+f+p", "+q", "+f+q", "+p+q", "+f+p+q")
+"""Labels of the axis `stage`, in order: the actions applied to a student."""
+_DEFAULTS = {"student_arch": "bilstm", "vocab_size": 5000, "alpha": 0.0}
+"""compress.py's defaults that do not depend on the architecture."""
+_OF_STUDENT = ("student_arch", "embedding_type", "embedding_dim", "vocab_size", "alpha", "augmented")
+_MATCHED = "test_matched and test_mismatched"
+_EMPTY = number_entry(None)
+
+
+@dataclasses.dataclass
+class Cell:
+    """A cell of a table. planned: seeds of its runs; settings: settings of its runs; by_seed: rows of its models."""
+
+    task: str
+    stage: str
+    planned: set[int] = dataclasses.field(default_factory=set)
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    by_seed: dict[int, Row] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows of its models, one for each seed."""
+        return list(self.by_seed.values())
+
+    def figures(self, quoted: Iterable[QuotedFigure], task: str | None) -> dict[str, QuotedFigure]:
+        """Return metric -> the only figure of the cell's students. task: of the figures; unset: the cell's."""
+        fields = {**_DEFAULTS, **self.settings, "augmented": not self.settings.get("only_original_data", False)}
+        for row in self.rows:
+            fields |= {name: row["settings"][name] for name in ("pooling", "loss") if name in row["settings"]}
+            fields |= {name: row[name] for name in _OF_STUDENT if row[name] is not None}
+        fields["stage"] = self.stage
+        same = [one for one in quoted if one.task == (task or self.task) and one.fields.items() <= fields.items()]
+        by_metric = grouped(same, lambda figure: figure.metric)
+        return {metric: figures[0] for metric, figures in by_metric.items() if len(figures) == 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreColumn:
+    """One metric for one combination of labels of the column axes.
+
+    heading: the metric as shown; task: task of the scores, None if every row has its own; quoted: whether these are
+    the thesis's figures.
+    """
+
+    labels: Labels
+    metric: str
+    heading: str
+    task: str | None
+    quoted: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """A line before it is laid out.
+
+    scores: entries of the columns of scores, each with the bytes behind it; rows: of its models, for sizes and speeds;
+    printed: rows with the thesis's sizes of the same models.
+    """
+
+    labels: Labels
+    kind: str
+    scores: list[tuple[Entry, float | None]]
+    rows: list[Row]
+    on_test: bool
+    printed: Sequence[Row] = ()
+
+    def label(self, i: int) -> Entry:
+        """Return a label; the last one says if all weights were selected on test, and if the scores are quoted."""
+        last = max((i for i, label in enumerate(self.labels) if label), default=0)
+        mark = " †" * self.on_test + " (quoted)" * (self.kind == "quoted")
+        return Entry(self.labels[i] + mark * (i == last), self.labels[i])
 
 
 def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
@@ -49,166 +123,229 @@ def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
     """
     if record.table is None:
         return []
+    rows = means_over_splits(rows)
     figures = reference.quoted_figures(record.quote.table) if record.quote else []
-    teachers = [row for row in rows if row.get("stage") == "teacher" and row.get("cell") is None]
-    return [_Pivot(table, record, figures, teachers).table() for table in pivot_tables(rows, record, record.table)]
+    teachers = [row for row in rows if row["stage"] == "teacher" and row.get("cell") is None]
+    return [_Pivot(cells, record, figures, teachers).table(title) for title, cells in _pages(rows, record)]
+
+
+def _pages(rows: Sequence[Row], record: ExperimentRecord) -> Iterator[tuple[str, Cells]]:
+    """Yield the title and the cells of each table, in the order of the axes that are not laid out."""
+    layout = record.table
+    laid_out = (*layout.rows, *layout.columns)
+    by_stage = "stage" in laid_out
+    others = [axis for axis in record.axes if axis not in (*laid_out, "task")]
+    others = [axis for axis in others if not (by_stage and _only_actions_differ(record, axis))]
+    others = others if "task" in laid_out else ["task", *others]
+    pages: dict[Labels, Cells] = {}
+
+    def cell_of(labels: dict[str, str]) -> Cell:
+        page, row, column = (tuple(labels.get(a, "") for a in axes) for axes in (others, layout.rows, layout.columns))
+        return pages.setdefault(page, {}).setdefault((row, column), Cell(labels["task"], labels["stage"]))
+
+    last_stage: dict[str, str] = {}
+    for run in record.runs:
+        actions = run.settings.get("compression_actions") or ["distill"]
+        actions = [actions] if isinstance(actions, str) else actions
+        stages = [stage_label({"actions": actions[: i + 1]}) for i in range(len(actions))]  # one model for each action
+        last_stage[_key(run.cell, run.seed)] = stages[-1]
+        for stage in stages if by_stage else stages[-1:]:
+            cell = cell_of({**run.cell, "task": _task_name(str(run.settings.get("task", ""))), "stage": stage})
+            cell.planned.add(run.seed)
+            cell.settings = run.settings
+    for row in rows:
+        labels, stage = row.get("cell"), stage_label(row)
+        # If the table does not show stages, a run's result is the model of its last action.
+        if labels is not None and (by_stage or last_stage.get(_key(labels, row["seed"]), stage) == stage):
+            cell_of({**labels, "task": row["task"], "stage": stage}).by_seed[row["seed"]] = row
+    for page in _in_order(pages, others, record):
+        names = [label if axis == "task" else f"{axis} {label}" for axis, label in zip(others, page, strict=True)]
+        yield ", ".join(names) or record.title, pages[page]
+
+
+def _in_order(labels: Iterable[Labels], axes: Sequence[str], record: ExperimentRecord) -> list[Labels]:
+    """Return the distinct labels in the order of the axes; labels that an axis does not have come last."""
+    order = {**record.axes, "task": [_task_name(task) for task in record.axes.get("task", ())], "stage": _STAGES}
+    known = [list(order.get(axis, ())) for axis in axes]
+    return sorted(
+        dict.fromkeys(labels),
+        key=lambda line: [[*names, label].index(label) for names, label in zip(known, line, strict=True)],
+    )
+
+
+def _key(cell: dict[str, str], seed: int) -> str:
+    return str((sorted(cell.items()), seed))
+
+
+def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
+    """Return whether runs along an axis differ only in their actions, so that `stage` tells their models apart."""
+    alike = grouped(record.runs, lambda run: _key({n: label for n, label in run.cell.items() if n != axis}, run.seed))
+    settings = [[{**run.settings, "compression_actions": None} for run in runs] for runs in alike.values()]
+    return all(setting == group[0] for group in settings for setting in group)
+
+
+def _task_name(value: str) -> str:
+    """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
+    if not value.endswith((".yaml", ".yml")):
+        return value
+    task = _defined(value)
+    return task.name if task else Path(value).stem
+
+
+def _defined(value: str) -> Task | None:
+    """Return a task, or None if the file of a user's own task no longer exists."""
+    try:
+        return load_task(value)
+    except UserError:
+        return None
+
+
+def averaged(metric: str, splits: str) -> str:
+    """Return the heading of a metric on several splits: 'accuracy (m+mm)/2' for its mean over MNLI's test splits."""
+    if " and " not in splits:
+        return metric
+    return f"{metric} (m+mm)/2" if splits == _MATCHED else f"{metric}, mean of {splits}"
 
 
 class _Pivot:
     """Builder of one table."""
 
     def __init__(
-        self, cells: PivotTable, record: ExperimentRecord, figures: Sequence[QuotedFigure], teachers: Sequence[Row]
+        self, cells: Cells, record: ExperimentRecord, figures: Sequence[QuotedFigure], teachers: Sequence[Row]
     ) -> None:
-        self._cells, self._layout, self._figures = cells, record.table, figures
-        self._teachers = [row for row in teachers if row["task"] in cells.tasks]
-        self._columns = [
-            column
-            for column in columns_of_scores(cells, record, figures)
-            # A quoted column without any figure is left out.
-            if not column.quoted
-            or any(self._figure(cell, column) for (_, label), cell in cells.cells.items() if label == column.labels)
-        ]
-        self._kinds = cells.kinds("task" in record.table.columns)
-        self._measured = [
-            (kind, column, quoted)
-            for kind in self._kinds
-            for table, quoted in (("pivot", False), ("printed", True))
-            for column in columns_of(table)
-        ]
-        stages = {row["stage"] for cell in cells.cells.values() for row in cell.rows}
+        self._cells, self._record, self._layout, self._figures = cells, record, record.table, figures
+        self._quoted_task = record.quote.task if record.quote else None
+        self._quoted = {place: cell.figures(figures, self._quoted_task) for place, cell in cells.items()}
+        self._tasks = list(dict.fromkeys(cell.task for cell in cells.values()))
+        self._scored = {task: self._metrics_and_splits(task) for task in self._tasks}
+        self._teachers = [row for row in teachers if row["task"] in self._tasks]
+        columns = _in_order((column for _, column in cells), self._layout.columns, record)
+        self._columns = [column for labels in columns for column in self._score_columns(labels)]
+        pairs = [task for task in self._tasks if (defined := _defined(task)) and defined.pair]
+        single = [task for task in self._tasks if task not in pairs]
+        both = "task" in self._layout.columns and single and pairs
+        self._kinds = {"single": single, "pairs": pairs} if both else {"": self._tasks}
+        stages = {row["stage"] for cell in cells.values() for row in cell.rows}
         quotes_gzipped = record.quote is not None and record.quote.table == reference.GZIPPED_TABLE
         self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
         self._incomplete = self._incomparable = False
 
-    def table(self) -> Table:
+    def _metrics_and_splits(self, task: str) -> tuple[Sequence[str], str]:
+        """Return a task's metrics and test splits from its rows, else from its definition if it is still available."""
+        cells = [cell for cell in self._cells.values() if cell.task == task]
+        for row in (row for cell in cells for row in cell.rows):
+            if row["metrics"]:
+                return list(row["metrics"]), row["split"]
+        files = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
+        defined = _defined(next(files, task))
+        return (defined.all_metrics, " and ".join(defined.test_splits)) if defined else (["score"], "test")
+
+    def _score_columns(self, labels: Labels) -> Iterator[ScoreColumn]:
+        """Yield the columns of a combination of labels: our metrics, the main one first, then the quoted ones."""
+        axes = self._layout.columns
+        tasks = [labels[axes.index("task")]] if "task" in axes else self._tasks
+        only = tasks[0] if len(tasks) == 1 else None
+        for metric in dict.fromkeys(metric for task in tasks for metric in self._scored[task][0]):
+            yield ScoreColumn(labels, metric, averaged(metric, self._scored[only][1]) if only else metric, only)
+        only = self._quoted_task or only
+        source = f"thesis, {only.upper()} (quoted)" if only else "thesis (quoted)"
+        known = {metric for (_, column), figures in self._quoted.items() if column == labels for metric in figures}
+        for metric in dict.fromkeys(figure.metric for figure in self._figures if figure.metric in known):
+            # The thesis has one figure for MNLI's two test splits.
+            heading = averaged(metric, _MATCHED) if only == "mnli" else metric
+            yield ScoreColumn(labels, metric, f"{heading}, {source}", only, quoted=True)
+
+    def table(self, title: str) -> Table:
         """Return the table."""
-        heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
-        for kind, column, quoted in self._measured:
-            title = column.heading.replace("{than}", "")
-            group: Group = "csv" if self._layout.sizes or not title else "quoted" if quoted else "size"
-            text = ", ".join([title, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
-            name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
-            heads.append(Head((text,), group=group, name=name))
-        heads.append(Head(("selected_on_test",), group="csv"))
-        for column in self._columns:
-            heads.append(Head(column.levels, group="quoted" if column.quoted else "", seeds=True))
-            heads.append(Head(column.levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
-        heads.append(Head((AVERAGE,)))
-        lines = [self._student(labels) for labels in self._cells.rows]
-        baselines = list(self._baselines())
-        table = Table(self._cells.title, heads, lines, baselines, labels=len(self._layout.rows)).with_values()
+        axes = self._layout.rows
+        columns: list[Any] = [
+            (Head((axis,), numeric=False), functools.partial(_Line.label, i=i)) for i, axis in enumerate(axes)
+        ]
+        for kind, tasks in self._kinds.items():
+            for table, quoted in (("pivot", False), ("printed", True)):
+                for column in columns_of(table):
+                    title_of = column.heading.replace("{than}", "")
+                    group: Group = "csv" if self._layout.sizes or not title_of else "quoted" if quoted else "size"
+                    text = ", ".join([title_of, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
+                    name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
+                    entry = functools.partial(self._measured, column, tasks, quoted)
+                    columns.append((Head((text,), group=group, name=name), entry))
+        columns.append((Head(("selected_on_test",), group="csv"), lambda line: Entry("", str(line.on_test).lower())))
+        for i, column in enumerate(self._columns):
+            head = Head((*column.labels, column.heading), group="quoted" if column.quoted else "", seeds=True)
+            size = Head(head.levels, group="csv", name=f"{head.text}, bytes_packed")
+            columns.append((head, lambda line, i=i: line.scores[i][0]))
+            columns.append((size, lambda line, i=i: number_entry(line.scores[i][1])))
+        columns.append((Head((AVERAGE,)), self._average))
+        lines = [self._student(labels) for labels in _in_order((row for row, _ in self._cells), axes, self._record)]
+        table = table_of(title, columns, lines, lambda line: line.kind, self._baselines(), len(axes))
         return dataclasses.replace(table, notes=dict(self._notes(table)))
 
-    def _line(
-        self,
-        labels: Labels,
-        kind: str,
-        scores: Sequence[Entry],
-        rows: Sequence[Row],
-        packed: Mapping[int, float] | None = None,
-        printed: Sequence[Row] = (),
-        on_test: bool = False,
-    ) -> Line:
-        """Return a line. scores: an entry for each column of scores; packed: the bytes behind some of them.
+    def _measured(self, column: Column, tasks: Collection[str], quoted: bool, line: _Line) -> Entry:
+        """Return the entry of a size or speed, the mean over tasks. quoted: of the thesis's models of the line."""
+        field = self._disk_field if line.kind == "student" and not quoted else "bytes_model"
+        group = SeedGroup("", tuple(r for r in (line.printed if quoted else line.rows) if r["task"] in tasks), field)
+        by_task = grouped(group.rows, lambda row: row["task"]).values()
+        if any(len({(row.get("stage"), row.get("parameters")) for row in rows}) > 1 for rows in by_task):
+            self._incomparable = True
+            return _EMPTY
+        if quoted:
+            large = [row for task in tasks for row in reference.quoted_rows(task)]
+            teachers = [row for row in large if row["model"] == reference.QUOTED_TEACHER]
+        else:
+            names = {(row["task"], row["teacher"]) for row in group.rows}
+            teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
+        return column.entry(group, SeedGroup("", tuple(teachers)))
 
-        rows: of its models, for sizes and speeds; printed: rows with the thesis's sizes of the same models.
-        """
-        labels = (*labels, *[""] * (len(self._layout.rows) - len(labels)))
-        # The last label gets a dagger if all weights were selected on test, and '(quoted)' in the thesis's rows.
-        last = max((i for i, label in enumerate(labels) if label), default=0)
-        mark = " †" * on_test + " (quoted)" * (kind == "quoted")
-        entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
-        names = {(row["task"], row.get("teacher")) for row in rows}
-        teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
-        points = [(row["task"], point) for row in printed for point in reference.quoted_points(row["task"])]
-        large = [_point_row(task, point) for task, point in points if point.name == reference.QUOTED_TEACHER]
-        for of_kind, column, quoted in self._measured:
-            tasks = self._kinds[of_kind]
-            disk_field = self._disk_field if kind == "student" and not quoted else "bytes_model"
-            group = _of_tasks(printed if quoted else rows, tasks, disk_field)
-            known = _comparable(group)
-            self._incomparable |= not known
-            entries.append(column.entry(group, _of_tasks(large if quoted else teachers, tasks)) if known else _EMPTY)
-        entries.append(Entry("", str(on_test).lower()))
-        for i, score in enumerate(scores):
-            entries += [score, number_entry((packed or {}).get(i))]
-        return Line([*entries, self._average(scores)], kind)
-
-    def _average(self, scores: Sequence[Entry]) -> Entry:
+    def _average(self, line: _Line) -> Entry:
         """Return the average of a line's scores if the columns are tasks."""
         by_task: dict[str, dict[str, float | None]] = {}
-        for column, entry in zip(self._columns, scores, strict=True):
+        for column, (entry, _) in zip(self._columns, line.scores, strict=True):
             if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
                 by_task.setdefault(column.task, {})[column.metric] = entry.sort
         return number_entry(average_of_tasks(by_task), ".2f", 0.01)
 
-    def _student(self, labels: Labels) -> Line:
-        cells = [self._cells.cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
-        pairs = list(zip(cells, self._columns, strict=True))
-        stats = [None if column.quoted else self._stat(cell.rows, column) for cell, column in pairs]
+    def _student(self, labels: Labels) -> _Line:
+        """Return the line of the students with these labels."""
+        cells = [self._cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
+        stats = [None if c.quoted else _stat(cell.rows, c.metric) for cell, c in zip(cells, self._columns, strict=True)]
         on_test = [_on_test(cell.rows) for cell in cells]
-        scored_on_test = {test for test, score in zip(on_test, stats, strict=True) if score}
+        all_on_test = {test for test, score in zip(on_test, stats, strict=True) if score} == {True}
         best = _best(self._columns, stats, on_test)
-        packed = {i: _of_tasks(cells[i].rows, self._cells.tasks).mean(PACKED) for i, score in enumerate(stats) if score}
         scores, printed = [], []
-        for i, (cell, column) in enumerate(pairs):
-            if column.quoted and cell.task:
-                figure = self._figure(cell, column)
-                scores.append(Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted") if figure else _EMPTY)
-                sized = figure and figure.size_bytes
-                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if sized else []
-            else:
-                mark = " †" if on_test[i] and scored_on_test != {True} else ""
-                mark += f" · {human_bytes(packed[i])}" if self._layout.sizes and packed.get(i) is not None else ""
-                scores.append(self._planned(stats[i], len(cell.planned), "best" if i in best else "", mark))
-        of_line = [cell for (row_labels, _), cell in self._cells.cells.items() if row_labels == labels]
-        rows = [row for cell in of_line for row in cell.rows]
-        return self._line(labels, "student", scores, rows, packed, printed, scored_on_test == {True})
+        for i, (cell, column, score) in enumerate(zip(cells, self._columns, stats, strict=True)):
+            figure = self._quoted.get((labels, column.labels), {}).get(column.metric) if column.quoted else None
+            if figure:
+                scores.append((Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted"), None))
+                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if figure.size_bytes else []
+                continue
+            count, planned = score.n if score else 0, len(cell.planned)
+            self._incomplete |= not column.quoted and count < planned
+            packed = SeedGroup("", tuple(cell.rows)).mean(PACKED) if score else None
+            text = f"{score.text} ({count}/{planned})" if score and count < planned else score.text if score else ""
+            text += " †" if on_test[i] and not all_on_test else ""
+            text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
+            scores.append((Entry(text, score, "best" if i in best else "") if score else _EMPTY, packed))
+        rows = [row for (line, _), cell in self._cells.items() if line == labels for row in cell.rows]
+        return _Line(labels, "student", scores, rows, all_on_test, printed)
 
-    def _planned(self, score: Stat | None, planned: int, kind: str, mark: str) -> Entry:
-        """Return the entry of a score, '78.50 ± 1.02', with '(3/4)' if planned seeds are missing."""
-        scored = score.n if score else 0
-        self._incomplete |= scored < planned
-        missing = f" ({scored}/{planned})" if scored < planned else ""
-        return Entry(score.text + missing + mark, score, kind) if score else _EMPTY
-
-    def _stat(self, rows: Sequence[Row], column: ScoreColumn) -> Stat | None:
-        """Return a metric over the seeds; a seed counts only if it has scores on all test splits of its task."""
-        if not column.quoted and rows:
-            splits = self._cells.metrics_and_splits(rows[0]["task"])[1]
-            by_seed = grouped(rows, lambda row: row.get("seed")).values()
-            rows = [row for of_seed in by_seed if (row := mean_over_splits(of_seed, splits))]
-        return SeedGroup("", tuple(rows)).metric(column.metric)
-
-    def _figure(self, cell: Cell, column: ScoreColumn) -> QuotedFigure | None:
-        """Return the figure of a cell's students; None if the table has no figure or several for their fields."""
-        fields = cell.student_fields()
-        same = [
-            figure
-            for figure in self._figures
-            if (figure.task, figure.metric) == (column.task or cell.task, column.metric)
-            and all(fields.get(name) == value for name, value in figure.fields.items())
-        ]
-        return same[0] if len(same) == 1 else None
-
-    def _baselines(self) -> Iterator[Line]:
+    def _baselines(self) -> Iterator[_Line]:
         """Yield teachers, with scores in all columns of their tasks, then the thesis's baselines, in quoted columns."""
-        tests = [row for row in self._teachers if str(row["split"]).startswith("test")]
         quoted = [column for column in self._columns if column.quoted]
-        tasks = dict.fromkeys(t for column in quoted for t in ([column.task] if column.task else self._cells.tasks))
-        points = [(task, point) for task in tasks for point in reference.quoted_points(task) if point.baseline]
-        for kind, rows in (("teacher", tests), ("quoted", [_point_row(task, point) for task, point in points])):
+        tasks = dict.fromkeys(t for column in quoted for t in ([column.task] if column.task else self._tasks))
+        thesis = [row for task in tasks for row in reference.quoted_rows(task) if row["stage"] == "baseline"]
+        for kind, rows in (("teacher", self._teachers), ("quoted", thesis)):
             for name, of_line in grouped(rows, self._baseline_name).items():
                 scores = []
                 for column in self._columns:
                     of_task = [row for row in of_line if row["task"] == (column.task or of_line[0]["task"])]
-                    score = self._stat(of_task, column) if column.quoted == (kind == "quoted") else None
-                    scores.append(Entry(score.text, score, "quoted" * column.quoted) if score else _EMPTY)
-                yield self._line((name,), kind, scores, of_line, on_test=_on_test(of_line))
+                    score = _stat(of_task, column.metric) if column.quoted == (kind == "quoted") else None
+                    scores.append((Entry(score.text, score, "quoted" * column.quoted) if score else _EMPTY, None))
+                labels = (name, *[""] * (len(self._layout.rows) - 1))
+                yield _Line(labels, kind, scores, of_line, _on_test(of_line))
 
     def _baseline_name(self, row: Row) -> str:
-        name = name_without_seed(row)
+        name = name_without_seed(row["model"], row["seed"])
         return name if all(column.task for column in self._columns) else f"{name}, {row['task']}"
 
     def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
@@ -216,14 +353,13 @@ class _Pivot:
         entries = [entry for line in table.every for entry in line.entries]
         sizes = {head.name for head in table.heads if head.group == "size"}
         shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
-        rows = [row for cell in self._cells.cells.values() for row in cell.rows]
-        several = [splits for task in self._cells.tasks if len(splits := self._cells.metrics_and_splits(task)[1]) > 1]
-        means = [f"{averaged('accuracy', s)}: a seed's score is the mean over {' and '.join(s)}." for s in several]
+        rows = [row for cell in self._cells.values() for row in cell.rows]
         missing = " (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""
         yield f"Scores are means over seeds ± the sample standard deviation (n − 1), all times 100.{missing}", ""
         if any(entry.kind == "best" for entry in entries):
             yield "Bold: the best mean of a row, of each metric; all that show the same number.", ""
-        yield from ((note, "") for note in dict.fromkeys(means))
+        for splits in dict.fromkeys(splits for _, splits in self._scored.values() if " and " in splits):
+            yield f"{averaged('accuracy', splits)}: a seed's score is the mean over {splits}.", ""
         if table.heads[-1].text == AVERAGE:
             yield "Average of tasks: the mean over tasks of the means over their metrics, as GLUE's score.", ""
         if any(line.kind == "teacher" for line in table.baselines):
@@ -242,23 +378,12 @@ class _Pivot:
         yield from ((note, "size") for note in notes_of(shown, [*rows, *self._teachers]))
 
 
-def _of_tasks(rows: Iterable[Row], tasks: Collection[str], disk_field: str = "bytes_model") -> SeedGroup:
-    return SeedGroup("", tuple(row for row in rows if row["task"] in tasks), disk_field)
-
-
-def _point_row(task: str, point: QuotedPoint) -> Row:
-    sizes = {"parameters": point.parameters, "bytes_model": point.size_bytes}
-    return {"task": task, "model": point.name, "metrics": point.metrics, **sizes}
-
-
-def _comparable(group: SeedGroup) -> bool:
-    """Return whether models have one size: the same stage, and the same parameters on each task."""
-    by_task = grouped(group.rows, lambda row: row["task"]).values()
-    return all(len({(row.get("stage"), row.get("parameters")) for row in rows}) == 1 for rows in by_task)
+def _stat(rows: Sequence[Row], metric: str) -> Stat | None:
+    return SeedGroup("", tuple(rows)).metric(metric)
 
 
 def _on_test(rows: Iterable[Row]) -> bool:
-    return any(row.get("select_on") == "test" for row in rows)
+    return any(row["select_on"] == "test" for row in rows)
 
 
 def _best(columns: list[ScoreColumn], stats: list[Stat | None], on_test: list[bool]) -> set[int]:
@@ -282,13 +407,11 @@ def terminal_pivot(table: Table, width: int) -> tuple[str, list[str]] | None:
     """
     for groups in ((), ("quoted",), ("quoted", "size")):
         shown = table.without("csv", *groups)
-        metrics = {head.levels[-1] for head in shown.heads if head.seeds}
-        heads = [
-            dataclasses.replace(head, levels=tuple(SHORT.get(name, name) for name in head.levels))
-            for head in shown.heads
-        ]
-        if groups and len(metrics) == 1:
-            heads = [dataclasses.replace(head, levels=head.levels[: -1 if head.seeds else None]) for head in heads]
+        one_metric = len({head.levels[-1] for head in shown.heads if head.seeds}) == 1
+        heads = []
+        for head in shown.heads:
+            levels = head.levels[:-1] if groups and one_metric and head.seeds else head.levels
+            heads.append(dataclasses.replace(head, levels=tuple(SHORT.get(name, name) for name in levels)))
         text = plain_table(dataclasses.replace(shown, heads=heads))
         if max(map(len, text.splitlines())) <= width:
             return text, [note.replace("Bold:", "*:") for note in shown.notes]

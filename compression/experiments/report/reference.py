@@ -10,6 +10,7 @@ from typing import Any
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
+from compression.evaluation.rows import Row
 
 FILE = CONFIG_DIR / "reference" / "thesis_tables.csv"
 QUOTED_TEACHER = "RoBERTa-large"
@@ -25,21 +26,6 @@ _FIELDS = {
     "augmented": "true".__eq__,
 }
 """Columns that identify a student -> functions that parse their values."""
-
-
-@dataclasses.dataclass(frozen=True)
-class QuotedPoint:
-    """A quoted model on one task, such as one of the thesis's table 7.5.
-
-    metrics: from 0 to 1, as in results.json; size_bytes: on disk, a student's gzipped; baseline: False for the thesis's
-    students, else True.
-    """
-
-    name: str
-    metrics: dict[str, float]
-    size_bytes: float
-    baseline: bool
-    parameters: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,22 +45,31 @@ class QuotedFigure:
     size_bytes: float | None
 
 
-def quoted_points(task: str) -> list[QuotedPoint]:
-    """Return the models of table 7.5 and their scores on a task, in order; empty for a task not in the thesis."""
+def quoted_rows(task: str) -> list[Row]:
+    """Return rows of the models of table 7.5 on a task, in order; empty for a task not in the thesis.
+
+    stage: `quoted` for the thesis's students, of which bytes_model is gzipped, else `baseline`.
+    """
     # Tables 7.1 to 7.3 list the same numbers of parameters for the baselines.
     parameters = {line["model"]: float(line["parameters"]) for line in _lines("7.1") if line["model"]}
-    points: dict[str, QuotedPoint] = {}
+    rows: dict[str, Row] = {}
     for line in _lines(GZIPPED_TABLE):
         if line["task"] == task:
-            name, size, baseline = line["model"], float(line["size_mb"]) * 1e6, not line["embedding_type"]
-            point = points.setdefault(name, QuotedPoint(name, {}, size, baseline, parameters.get(name)))
-            point.metrics[line["metric"]] = share(line["mean"])
-    return list(points.values())
+            name, size, stage = line["model"], float(line["size_mb"]) * 1e6, "quoted" if line["embedding_type"] else ""
+            row = rows.setdefault(name, quoted_row(task, name, stage or "baseline", size, parameters.get(name)))
+            row["metrics"][line["metric"]] = share(line["mean"])
+    return list(rows.values())
+
+
+def quoted_row(task: str, name: str, stage: str, size: float, parameters: float | None) -> Row:
+    """Return the row of a quoted model, still without metrics. size: bytes on disk."""
+    same = {"task": task, "split": "test", "seed": None, "teacher": None, "select_on": "validation", "metrics": {}}
+    return {**same, "model": name, "stage": stage, "bytes_model": size, "parameters": parameters}
 
 
 def tolerable_scores(task: str) -> dict[str, float]:
     """Return metric -> score, from 0 to 1, from which on a student is tolerable; empty for a task not in the thesis."""
-    return next((point.metrics for point in quoted_points(task) if point.name == TOLERABLE), {})
+    return next((row["metrics"] for row in quoted_rows(task) if row["model"] == TOLERABLE), {})
 
 
 def quotable_tables() -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from common.errors import UserError
 from common.store.files import fingerprint, read_json, write_text
+from compression.evaluation.rows import Row
 
-Row = dict[str, Any]
 T = TypeVar("T")
 NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "bytes_gzip")
 """Fields that every row has."""

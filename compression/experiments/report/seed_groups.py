@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from compression.experiments.report.results import Row, grouped
+from compression.evaluation.rows import Row
+from compression.experiments.report.results import grouped
 
 DASH = "–"
 GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
@@ -20,9 +22,11 @@ MILLISECONDS = "milliseconds_for_one"
 _GLUE = ("accuracy", "f1", "matthews", "pearson", "spearman")
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
-"""Fields that all seeds of a group share, besides task, split and name."""
+"""Fields that all seeds of a group share, besides task, split, actions, cell and name."""
 _STUDENT_AXES = ("student_arch", "embedding_type", "embedding_dim")
 """Axes whose labels are shown without the name of the axis."""
+_SUFFIXES = {"factorize": "+f", "prune": "+p", "quantize": "+q"}
+DISTILLED = "distilled"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +57,8 @@ def mean(values: Iterable[float | None]) -> float | None:
     return summary.mean if summary else None
 
 
-def _field(row: Row, path: Sequence[str]) -> Any:
+def field(row: Row, *path: str) -> Any:
+    """Return a field of a row, or of a mapping in it; None if it is not known. path: names, as they nest."""
     value: Any = row
     for name in path:
         value = (value or {}).get(name)
@@ -73,19 +78,24 @@ class SeedGroup:
     disk_field: str = "bytes_model"
 
     @property
+    def first(self) -> Row:
+        """Row of the first seed: fields that all seeds share are read from it."""
+        return self.rows[0]
+
+    @property
     def is_teacher(self) -> bool:
         """Whether these are teachers."""
-        return self.rows[0].get("stage") == "teacher"
+        return self.first["stage"] == "teacher"
 
     @property
     def is_peer(self) -> bool:
         """Whether these are another library's models (fastText's), shown for comparison."""
-        return self.rows[0].get("stage") == "peer"
+        return self.first["stage"] == "peer"
 
     @property
     def selected_on_test(self) -> bool:
         """Whether the weights were selected on test, so that test scores are too high."""
-        return self.rows[0].get("select_on") == "test"
+        return self.first["select_on"] == "test"
 
     @property
     def label(self) -> str:
@@ -95,10 +105,10 @@ class SeedGroup:
     @property
     def trained_on(self) -> str:
         """Source of the training labels, and whether rows were augmented; a dash for teachers imported as logits."""
-        alpha, augmented = self.rows[0].get("alpha"), self.rows[0].get("augmented")
+        alpha, augmented = self.first["alpha"], self.first["augmented"]
         if alpha == 1 and augmented:
             return "labels, the teacher's where augmented"
-        if "imported" in (self.rows[0].get("actions") or ()):
+        if "imported" in self.first.get("actions", ()):
             return DASH
         if self.is_teacher or alpha == 1:
             return "labels only"
@@ -108,27 +118,29 @@ class SeedGroup:
         return f"{source}, augmented" if augmented else source
 
     def stat(self, *path: str) -> Stat | None:
-        """Return mean and deviation of a field of results.json over the seeds. path: its name, or names as it nests."""
-        return stat(_field(row, path) for row in self.rows)
+        """Return mean and deviation of a field of results.json over the seeds. path: see `field`."""
+        return stat(field(row, *path) for row in self.rows)
 
     def mean(self, *path: str) -> float | None:
-        """Return the mean of a field of results.json over the seeds; None if it is not known."""
-        by_task = grouped(self.rows, lambda row: row.get("task")).values()
-        return mean(mean(_field(row, path) for row in rows) for rows in by_task)
+        """Return the mean of a field of results.json over the seeds, and then over the tasks; None if not known."""
+        by_task = grouped(self.rows, lambda row: row["task"]).values()
+        return mean(mean(field(row, *path) for row in rows) for rows in by_task)
 
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return self.stat("metrics", name)
 
-    def times_smaller(self, field: str, teacher: SeedGroup | None) -> float | None:
-        """Return the teacher's bytes_model divided by the size in `field`."""
-        whole, size = teacher.mean("bytes_model") if teacher else None, self.mean(field)
-        return whole / size if whole and size else None
+    def times_smaller(self, size: str, teacher: SeedGroup | None) -> float | None:
+        """Return the teacher's bytes_model divided by this group's size. size: a field of results.json."""
+        return _ratio(teacher and teacher.mean("bytes_model"), self.mean(size))
 
     def times_faster(self, teacher: SeedGroup | None) -> float | None:
         """Return the teacher's milliseconds per text divided by the group's."""
-        slow, fast = teacher.mean("speed", MILLISECONDS) if teacher else None, self.mean("speed", MILLISECONDS)
-        return slow / fast if slow and fast else None
+        return _ratio(teacher and teacher.mean("speed", MILLISECONDS), self.mean("speed", MILLISECONDS))
+
+
+def _ratio(whole: float | None, part: float | None) -> float | None:
+    return whole / part if whole and part else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,13 +154,13 @@ class SplitResults:
     @functools.cached_property
     def metrics(self) -> list[str]:
         """Names of metrics in the task's order, the main one first."""
-        return list(dict.fromkeys(name for group in self.groups for row in group.rows for name in row["metrics"] or {}))
+        return list(dict.fromkeys(name for group in self.groups for row in group.rows for name in row["metrics"]))
 
     @property
     def heading(self) -> str:
         """'sst-2, test (872 rows)', without the number if models were scored on different numbers of rows."""
-        counts = {row.get("rows") for group in self.groups for row in group.rows}
-        rows = counts.pop() if len(counts) == 1 else None
+        counts = {row["rows"] for group in self.groups for row in group.rows}
+        rows = counts.pop() if len(counts) == 1 else 0
         return f"{self.task}, {self.split}" + (f" ({rows:,} rows)" if rows else "")
 
     def teacher_of(self, group: SeedGroup) -> SeedGroup | None:
@@ -156,9 +168,9 @@ class SplitResults:
         if group.is_teacher:
             return group
         teachers = [other for other in self.groups if other.is_teacher]
-        teacher = group.rows[0].get("teacher")
-        if teacher is not None:
-            return next((t for t in teachers if teacher in [row.get("model") for row in t.rows]), None)
+        name = group.first["teacher"]
+        if name is not None:
+            return next((teacher for teacher in teachers if name in [row["model"] for row in teacher.rows]), None)
         return teachers[0] if len(teachers) == 1 else None
 
     @functools.cached_property
@@ -196,8 +208,10 @@ def group_rows(rows: Iterable[Row]) -> list[SplitResults]:
     """
     results = []
     for (task, split), scored in grouped(rows, lambda row: (row["task"], row["split"])).items():
-        members = grouped(scored, lambda row: (_group_name(row), str(row.get("cell")), *map(row.get, _SHARED)))
-        by_seed = {key: {row.get("seed"): row for row in of_key} for key, of_key in members.items()}
+        members = grouped(
+            scored, lambda row: (_group_name(row), str(row.get("cell")), stage_label(row), *map(row.get, _SHARED))
+        )
+        by_seed = {key: {row["seed"]: row for row in of_key} for key, of_key in members.items()}
         groups = [SeedGroup(name, tuple(seeds.values())) for (name, *_), seeds in by_seed.items()]
         results.append(split_results(task, split, groups))
     return results
@@ -215,29 +229,24 @@ def _group_name(row: Row) -> str:
     """
     cell = row.get("cell")
     if cell is None:
-        return name_without_seed(row)
+        return name_without_seed(row["model"], row["seed"])
     labels = {axis: str(label) for axis, label in cell.items() if axis != "task"}
     student = " ".join(labels.pop(axis) for axis in _STUDENT_AXES if axis in labels)
     if student and "student_arch" not in cell:
-        student = f"{row.get('student_arch')} {student}"  # a bare '25' would mean nothing
+        student = f"{row['student_arch']} {student}"  # a bare '25' would mean nothing
     # A label of several words is clear by itself; a single word may be a number that needs its axis.
     words = [student, *(label if " " in label else f"{axis} {label}" for axis, label in labels.items())]
-    return f"{', '.join(filter(None, words)) or 'the only cell'} {actions_suffix(row)}".rstrip()
+    return f"{', '.join(filter(None, words)) or 'the only cell'} {stage_label(row)}".removesuffix(f" {DISTILLED}")
 
 
-def actions_suffix(row: Row) -> str:
-    """Return the suffixes added to the name by the actions after the first: '+p+q' for the model 'bilstm-s1+p+q'.
-
-    The actions are counted, because a name may itself contain a plus. Other libraries' models have none.
-    """
-    later = len(row.get("actions") or ()) - 1
-    return "".join(f"+{part}" for part in str(row["model"]).rsplit("+", later)[1:]) if later > 0 else ""
+def stage_label(row: Row) -> str:
+    """Return 'distilled', '+p', '+p+q', ... for the actions applied to a student."""
+    return "".join(_SUFFIXES.get(action, "") for action in row.get("actions", ())) or DISTILLED
 
 
-def name_without_seed(row: Row) -> str:
+def name_without_seed(name: str, seed: int) -> str:
     """Return a model's name without its seed: 'bilstm-bpe25-a0-aug+p' for 'bilstm-bpe25-a0-aug-s3201976+p'."""
-    actions = actions_suffix(row)
-    return str(row["model"]).removesuffix(actions).removesuffix(f"-s{row.get('seed')}") + actions
+    return re.sub(rf"-s{seed}(?!\d)", "", name, count=1)
 
 
 def average_of_tasks(scores: Mapping[str, Mapping[str, float | None]]) -> float | None:
@@ -255,15 +264,24 @@ def average_of_tasks(scores: Mapping[str, Mapping[str, float | None]]) -> float 
     return statistics.fmean(map(statistics.fmean, counted))
 
 
+def means_over_splits(rows: Iterable[Row]) -> list[Row]:
+    """Return each model's row with mean scores over the test splits of its task, without models that lack one."""
+    on_test = [row for row in rows if row["split"].startswith("test")]
+    by_task = grouped(on_test, lambda row: row["task"])
+    splits = {task: list(dict.fromkeys(row["split"] for row in of_task)) for task, of_task in by_task.items()}
+    models = grouped(on_test, lambda row: str((row["task"], row["model"], row["seed"], row.get("cell")))).values()
+    return [row for model in models if (row := mean_over_splits(model, splits[model[0]["task"]]))]
+
+
 def mean_over_splits(rows: Iterable[Row], splits: Sequence[str]) -> Row | None:
     """Return a model's row with the mean scores over test splits, or None if it lacks one of them."""
     by_split = {row["split"]: row for row in rows}
     if not splits or not by_split.keys() >= set(splits):
         return None
-    metrics = [by_split[split]["metrics"] or {} for split in splits]
-    known = [name for name in metrics[0] if all(one.get(name) is not None for one in metrics)]
-    means = {name: statistics.fmean(one[name] for one in metrics) for name in known}
-    row = {**by_split[splits[0]], "split": " and ".join(splits), "metrics": means}
+    scored = [by_split[split] for split in splits]
+    names = [name for name in scored[0]["metrics"] if all(field(row, "metrics", name) is not None for row in scored)]
+    means = {name: statistics.fmean(row["metrics"][name] for row in scored) for name in names}
+    row: Row = {**scored[0], "split": " and ".join(splits), "metrics": means}
     if len(splits) > 1:  # calibration bins belong to a single split
-        row |= {"ece": mean(by_split[split].get("ece") for split in splits), "calibration": None}
+        row |= {"ece": mean(row.get("ece") for row in scored), "calibration": None}
     return row

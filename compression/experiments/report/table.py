@@ -7,8 +7,8 @@ import dataclasses
 import io
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from common.tables import text_table
 from compression.experiments.report.seed_groups import DASH, Stat
@@ -88,11 +88,6 @@ class Table:
         )
         return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
 
-    def with_values(self) -> Table:
-        """Return the table without columns that have no value in any line, except labels and means over seeds."""
-        known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
-        return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
-
     def of_columns(self, kept: Sequence[int]) -> Table:
         """Return the table with some of its columns. kept: their indices."""
 
@@ -103,14 +98,25 @@ class Table:
         return dataclasses.replace(self, heads=heads, lines=lines(self.lines), baselines=lines(self.baselines))
 
 
-@dataclasses.dataclass(frozen=True)
-class Span:
-    """A heading over adjacent columns. first: index of the leftmost column; down: number of levels that it spans."""
+def table_of(
+    title: str,
+    columns: Iterable[tuple[Head, Callable[[Any], Entry]]],
+    items: Iterable[Any],
+    kind: Callable[[Any], str] = lambda item: "",
+    baselines: Iterable[Any] = (),
+    labels: int = 1,
+) -> Table:
+    """Return a table with a line for each item. columns: head, and function from an item to its entry; kind: of a line.
 
-    text: str
-    first: int
-    width: int = 1
-    down: int = 1
+    Columns that have no value in any line are left out, except labels and means over seeds.
+    """
+    heads, functions = zip(*columns, strict=True)
+    lines, above = (
+        [Line([entry(item) for entry in functions], kind(item)) for item in of_part] for of_part in (items, baselines)
+    )
+    table = Table(title, heads, lines, above, labels)
+    known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
+    return table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < labels])
 
 
 def text_entry(value: str | None) -> Entry:
@@ -123,18 +129,13 @@ def number_entry(value: float | None, pattern: str = ",.0f", unit: float = 1) ->
     return Entry(DASH if value is None else format(value / unit, pattern).rstrip("%"), value)
 
 
-def heading_levels(table: Table) -> list[list[Span]]:
-    """Return the headings of each level; equal adjacent headings above the lowest level are merged."""
-    depth = max((len(head.levels) for head in table.heads), default=1)
-    levels: list[list[Span]] = [[] for _ in range(depth)]
-    levels[0] += [Span(h.levels[0], i, down=depth) for i, h in enumerate(table.heads) if len(h.levels) == 1 < depth]
-    columns = [(i, head.levels) for i, head in enumerate(table.heads) if len(head.levels) == depth]
-    for level in range(depth):
-        lowest = level == depth - 1
-        for _, same in itertools.groupby(columns, lambda c: (c[0] if lowest else -1, c[1][: level + 1])):  # noqa: B023
-            members = list(same)
-            levels[level].append(Span(members[0][1][level], members[0][0], len(members)))
-    return levels
+def heading_levels(table: Table) -> list[list[tuple[str, int]]]:
+    """Return text and width, in columns, of each level's headings. Equal adjacent ones above the lowest are merged."""
+    depth = max(len(head.levels) for head in table.heads)
+    padded = [("",) * (depth - len(head.levels)) + head.levels for head in table.heads]
+    above = [itertools.groupby(padded, lambda levels, i=i: levels[: i + 1]) for i in range(depth - 1)]
+    merged = [[(levels[-1], len(list(same))) for levels, same in spans] for spans in above]
+    return [*merged, [(levels[-1], 1) for levels in padded]]
 
 
 def markdown_table(table: Table) -> str:
@@ -227,26 +228,28 @@ def escape_latex(text: str) -> str:
 def latex_table(table: Table) -> str:
     """Return a LaTeX `table` like the thesis's table 7.1: baselines first, the best in bold, notes below."""
     table = table.without("csv")
-    *upper, _ = levels = heading_levels(table)
+    *upper, lowest = heading_levels(table)
     head = []
     for spans in upper:
-        wide = [span for span in spans if span.down == 1]
-        cells = [rf"\multicolumn{{{span.width}}}{{c}}{{{escape_latex(span.text)}}}" for span in wide]
-        rules = [rf"\cmidrule(lr){{{span.first + 1}-{span.first + span.width}}}" for span in wide]
-        head += [_line([*[""] * (wide[0].first if wide else 0), *cells]), "".join(rules)]
-    lowest = sorted((s for spans in levels for s in spans if s.down > 1 or spans is levels[-1]), key=lambda s: s.first)
-    head.append(_line(_stacked(span.text) for span in lowest))
-    single = sum(len(head.levels) == 1 for head in table.heads)
-    body = [_line(_baseline(line, table.labels, single)) for line in table.baselines]
+        starts = itertools.accumulate((width for _, width in spans), initial=1)
+        ranges = [(start, start + width - 1) for (text, width), start in zip(spans, starts, strict=False) if text]
+        rules = [rf"\cmidrule(lr){{{first}-{last}}}" for first, last in ranges]
+        head += [_line(_wide(escape_latex(text), width) for text, width in spans), "".join(rules)]
+    head.append(_line(_stacked(text) for text, _ in lowest))
+    body = []
+    for line in table.baselines:  # the name spans the columns of labels, and equal adjacent scores are merged
+        name, *texts = (escape_latex(entry.text) for entry in (line.entries[0], *line.entries[table.labels :]))
+        scores = (_wide(text, len(list(same))) for text, same in itertools.groupby(texts))
+        body.append(_line([_wide(name, table.labels, "l"), *scores]))
     body += [r"\midrule"] if body else []
     above: list[str] = []
     for line in table.lines:
-        labels, scores = ([e.text for e in line.entries[: table.labels]], line.entries[table.labels :])
+        labels = [entry.text for entry in line.entries[: table.labels]]
         if above and table.labels > 1 and labels[0] != above[0]:
             body.append(r"\addlinespace")
         same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], zip(above, labels, strict=False))))
         names = ["" if i < same else escape_latex(label) for i, label in enumerate(labels)]
-        texts = [(escape_latex(entry.text), entry.kind == "best") for entry in scores]
+        texts = [(escape_latex(entry.text), entry.kind == "best") for entry in line.entries[table.labels :]]
         body.append(_line([*names, *(rf"\textbf{{{text}}}" if best else text for text, best in texts)]))
         above = labels
     return "\n".join(
@@ -261,6 +264,10 @@ def latex_table(table: Table) -> str:
     )
 
 
+def _wide(text: str, width: int, align: str = "c") -> str:
+    return text if width == 1 else rf"\multicolumn{{{width}}}{{{align}}}{{{text}}}"
+
+
 def _line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
@@ -269,11 +276,3 @@ def _stacked(title: str) -> str:
     """Return a quoted column's heading broken into several lines, to save width."""
     lines = [escape_latex(part) for part in re.split(r", (?=thesis)| (?=\(quoted\))", title)]
     return lines[0] if len(lines) == 1 else r"\shortstack{" + r"\\".join(lines) + "}"
-
-
-def _baseline(line: Line, labels: int, single: int) -> list[str]:
-    """Return a baseline's cells: the name spans the label columns, and equal adjacent scores are merged."""
-    name, *texts = (escape_latex(entry.text) for entry in (line.entries[0], *line.entries[labels:]))
-    sizes, scores = texts[: single - labels], itertools.groupby(texts[single - labels :])
-    spans = (rf"\multicolumn{{{len(list(same))}}}{{c}}{{{text}}}" for text, same in scores)
-    return [rf"\multicolumn{{{labels}}}{{l}}{{{name}}}", *sizes, *spans]

@@ -17,9 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from compression.experiments.sweep.plan import Estimator
-from compression.experiments.sweep.runs import duration
-from compression.experiments.sweep.work import RunTask
+from compression.experiments.sweep.plan import RunTask
+from compression.experiments.sweep.runs import Estimator, duration
 
 POLL_SECONDS = 1.0
 _SHOWN_RUNS = 12
@@ -33,7 +32,7 @@ class Board:
         """runs: at least one run."""
         self._name, self._runs, self._workers = name, runs, workers
         self._statuses = {run.id: run.folder.status() for run in runs}
-        self._estimator = Estimator(runs[0].folder.paths, runs)
+        self._estimator = self._estimates()
         self._screen = sys.stderr  # a run in this process redirects sys.stderr to its log
         self._live = shown and self._screen.isatty()
         self._lines = shown and not self._live
@@ -48,6 +47,9 @@ class Board:
         self._over.set()
         self._thread.join()
 
+    def _estimates(self) -> Estimator:
+        return Estimator(self._runs[0].folder.paths, (run.record for run in self._runs))
+
     def _watch(self) -> None:
         console = Console(file=self._screen)
         live = Live(console=console, auto_refresh=False, vertical_overflow="crop") if self._live else None
@@ -61,26 +63,29 @@ class Board:
 
     def _look(self) -> None:
         """Read the status of every run that has not ended; print a line for those that have ended since."""
-        for run in self._runs:
-            if self._statuses[run.id] in _ENDED:
-                continue
+        for run in self._left():
             status = self._statuses[run.id] = run.folder.status()
             if status not in _ENDED:
                 continue
-            self._estimator = Estimator(run.folder.paths, self._runs)
+            self._estimator = self._estimates()
             if self._lines and (record := run.folder.record()):
-                ended = sum(status in _ENDED for status in self._statuses.values())
+                ended, left = len(self._runs) - len(self._left()), self._seconds_left()
                 result = f"failed: {record.error}" if status == "failed" else f"done in {duration(record.seconds)}"
-                left = self._seconds_left()
                 more = "" if left is None else f"; about {duration(left)} left"
                 print(f"[{ended}/{len(self._runs)}] {run.name} {result}{more}", file=self._screen, flush=True)
 
+    def _left(self) -> list[RunTask]:
+        return [run for run in self._runs if self._statuses[run.id] not in _ENDED]
+
     def _seconds_left(self) -> float | None:
         """Return the estimated seconds of all unfinished runs, or None while no similar run has finished."""
-        left = [run for run in self._runs if self._statuses[run.id] not in _ENDED]
-        if self._estimator.seconds(left) is None:
-            return None
-        return sum(max(0.0, self._estimator.seconds([run]) - self._elapsed(run)) for run in left) / self._workers
+        total = 0.0
+        for run in self._left():
+            seconds = self._estimator.seconds([run.record])
+            if seconds is None:
+                return None
+            total += max(0.0, seconds - self._elapsed(run))
+        return total / self._workers
 
     def _elapsed(self, run: RunTask) -> float:
         return run.folder.elapsed() if self._statuses[run.id] == "running" else 0.0

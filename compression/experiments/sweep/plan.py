@@ -1,36 +1,65 @@
-"""The runs of a grid: their steps, inputs and names, and estimates of how long they take."""
+"""The runs of a grid: their steps, inputs and names, and the numbers of a dry run."""
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
+import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.data.split import count_rows, find_splits
 from common.data.tasks import load_task
 from common.errors import UserError
-from common.store.files import fingerprint
+from common.store.files import fingerprint, write_json
 from common.store.store import Store
 from common.training.models import flat
 from compression.distillation.distill import Distill, student_name
 from compression.evaluation.evaluate import Evaluate
 from compression.experiments.jobs import Job, Plan
-from compression.experiments.report.results import grouped
-from compression.experiments.sweep.runs import RunFolder, RunRecord
-from compression.experiments.sweep.work import RunTask
+from compression.experiments.sweep.runs import Estimator, RunFolder, RunRecord, duration
 from compression.shrinking.chain import SHRINK
 from compression.shrinking.files import FILES
 from compression.shrinking.settings import CompressSettings
 
-_SPEED = (
-    *("student_arch", "pair_encoder", "embedding_type", "embedding_dim", "encoder_hidden_dim", "layers", "iterations"),
-    *("intermediate_dim", "heads", "kernel_width", "max_tokens", "batch_size", "precision"),
-    *("only_original_data", "augmented", "align_hidden", "align_attention", "align_embedding", "align_last", "chains"),
-)
-"""Settings that the time per row depends on."""
+
+@dataclasses.dataclass(frozen=True)
+class RunTask:
+    """A run in the form that is sent to a worker: names, numbers and settings."""
+
+    record: RunRecord
+    """What is known of the run before it starts."""
+    workspace: Path
+    jobs: tuple[Job, ...]
+    """Compress jobs, which share one distilled student, and one that evaluates the models."""
+    experiment: str
+    observers: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """Identity of the run."""
+        return self.record.id
+
+    @property
+    def rows(self) -> int:
+        """Training rows times epochs."""
+        return self.record.work
+
+    @property
+    def name(self) -> str:
+        """Name of the distilled student."""
+        return self.jobs[0].flags["model_name"]
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run's folder in the workspace."""
+        return RunFolder(Store(self.workspace), self.id)
+
+    def save(self, **fields: Any) -> None:
+        """Write the record of the run. fields: those that have changed since it was planned."""
+        record = self.record.model_copy(update={"host": platform.node(), **fields})
+        write_json(self.folder.file, record.model_dump(mode="json"))
 
 
 def identify(
@@ -48,111 +77,57 @@ def identify(
     models are timed, if they are; such a run has a different id but reuses models that exist already.
     """
     chains = [list(chain) for chain in chains] or [list(settings.compression_actions)]
-    step = Distill.of(settings)
-    inputs = step.inputs(settings.paths)
-    later = [[_dump(settings, action) for action in chain] for chain in chains]
-    artifacts = {**inputs, "splits": find_splits(settings.paths, step.definition)}
+    step, paths = Distill.of(settings), settings.paths
+    inputs = step.inputs(paths)
+
+    def later(action: str) -> Any:
+        """Return everything except the student that the result of an action after distilling depends on."""
+        if action in FILES:
+            return [action, FILES[action].version]
+        if action not in SHRINK:
+            return action
+        shrink = SHRINK[action].of(settings, Path())
+        return [action, shrink.version, shrink.model_dump(mode="json")]
+
+    actions = [[later(action) for action in chain] for chain in chains]
+    artifacts = {**inputs, "splits": find_splits(paths, step.definition)}
+    task = load_task(settings.task)
+    augmented = sum(count_rows(paths.augmented(task.name, name)) for name in settings.augmented_sets)
+    train = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
+    rows = train + round(augmented * settings.bootstrap_data_ratio * settings.downsample_data)
     return RunRecord(
-        id=fingerprint([step.key(inputs), later, Evaluate.version, *([timing] if timing else [])]),
+        id=fingerprint([step.key(inputs), actions, Evaluate.version, *([timing] if timing else [])]),
         family=step.model_copy(update={"seed": 0}).key(inputs)[:8],
         task=step.definition.name,
         settings={**flat(step.model_dump(mode="json")), "chains": chains},
         inputs={role: artifact.key for role, artifact in artifacts.items()},
         threads=threads,
-        work=_training_rows(settings) * settings.epochs,
+        work=rows * settings.epochs,
     )
 
 
-def _dump(settings: CompressSettings, action: str) -> Any:
-    """Return everything except the student that the result of an action after distilling depends on."""
-    if action in FILES:
-        return [action, FILES[action].version]
-    if action not in SHRINK:
-        return action
-    step = SHRINK[action].of(settings, Path())
-    return [action, step.version, step.model_dump(mode="json")]
-
-
-def plan_runs(plan: Plan, teachers: Mapping[str, str]) -> list[RunTask]:
+def plan_runs(plan: Plan) -> list[RunTask]:
     """Return the run of every cell of a plan, in order. Cells with the same effective settings share a run.
 
-    teachers: task -> name of the teacher that its shared jobs fine-tuned or imported last.
     Raises UserError if an input is missing.
     """
     runs = []
     for cell in plan.cells:
-        flags = cell.with_teacher(teachers.get(cell.flags["task"]))
+        flags = cell.with_teacher(plan.teachers.get(cell.flags["task"]))
         settings = Job("compress", flags).settings()
         record = identify(settings, cell.chains, plan.timing, plan.threads)
         # Runs may differ in any setting, so their names contain, in front of the seed, part of a hash of the settings.
         stem = student_name(settings).removesuffix(f"-s{cell.seed}")
-        flags["model_name"] = f"{stem}-{record.family}-s{cell.seed}"
-        flags["loadbar"] = False
+        flags |= {"model_name": f"{stem}-{record.family}-s{cell.seed}", "loadbar": False}
         shared = {key: flags[key] for key in ("task", "workspace", "cpu", "loadbar") if key in flags}
-        runs.append(
-            RunTask(
-                record=record,
-                workspace=plan.workspace.root,
-                jobs=(*dataclasses.replace(cell, flags=flags).jobs, Job("evaluate", {**shared, **plan.timing})),
-                experiment=plan.name,
-                observers=tuple(plan.observers),
-            )
-        )
+        jobs = (*dataclasses.replace(cell, flags=flags).jobs, Job("evaluate", {**shared, **plan.timing}))
+        runs.append(RunTask(record, plan.workspace.root, jobs, plan.name, tuple(plan.observers)))
     return runs
-
-
-def _training_rows(settings: CompressSettings) -> int:
-    """Return the approximate number of rows that a run reads in an epoch."""
-    paths, task = settings.paths, load_task(settings.task)
-    rows = round(count_rows(paths.split(task.name, "train")) * settings.downsample_data)
-    augmented = sum(count_rows(paths.augmented(task.name, name)) for name in settings.augmented_sets)
-    return rows + round(augmented * settings.bootstrap_data_ratio * settings.downsample_data)
 
 
 def distinct(runs: Sequence[RunTask]) -> list[RunTask]:
     """Return the runs without duplicates, in order."""
     return list({run.id: run for run in runs}.values())
-
-
-def _teachers_by_name(plan: Plan) -> dict[str, str]:
-    """Return task -> name that its shared jobs will give the teacher."""
-    names = {}
-    for task, jobs in plan.shared.items():
-        for job in jobs:
-            if job.kind == "finetune":
-                names[task] = job.settings().name
-            elif job.kind == "preprocess" and (settings := job.settings()).logits_from:
-                names[task] = settings.model_name
-    return names
-
-
-class Estimator:
-    """Estimates from the seconds per row and epoch of finished runs of the same kind, else of the same sweep.
-
-    A kind is a task, a number of threads, and the settings that the time per row depends on.
-    """
-
-    def __init__(self, paths: Store, sweep: Iterable[RunTask] = ()) -> None:
-        """sweep: all runs of the sweep to estimate."""
-        records = [RunFolder(paths, file.parent.name).record() for file in paths.run("").glob("*/run.json")]
-        ended = [record for record in records if record and record.status == "finished" and record.work]
-        ids = {run.id for run in sweep}
-        self._of_kind = grouped(ended, _kind)
-        self._of_sweep = [record for record in ended if record.id in ids]
-
-    def seconds(self, runs: Iterable[RunTask]) -> float | None:
-        """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
-        total = 0.0
-        for run in runs:
-            similar = self._of_kind.get(_kind(run.record), self._of_sweep)
-            if not similar:
-                return None
-            total += statistics.median(record.seconds / record.work for record in similar) * run.rows
-        return total
-
-
-def _kind(record: RunRecord) -> tuple[object, ...]:
-    return (record.task, record.threads, *(str(record.settings.get(name)) for name in _SPEED))
 
 
 def plan_sweep(plan: Plan, at_once: int) -> dict[str, Any]:
@@ -169,17 +144,30 @@ def plan_sweep(plan: Plan, at_once: int) -> dict[str, Any]:
         "seconds": None,
     }
     try:
-        runs = distinct(plan_runs(plan, _teachers_by_name(plan)))
+        runs = distinct(plan_runs(plan))
     except UserError as error:
         return {**numbers, "inputs": str(error)}
     statuses = {run.id: run.folder.status() for run in runs}
-    counts = Counter(statuses.values())
-    left = [run for run in runs if statuses[run.id] in ("waiting", "running")]
-    seconds = Estimator(plan.workspace, runs).seconds(left)
-    return {
-        **numbers,
-        "distinct": len(runs),
-        "finished": counts["finished"],
-        "failed": counts["failed"],
-        "seconds": None if seconds is None else round(seconds / max(1, min(at_once, len(left)))),
-    }
+    left = [run.record for run in runs if statuses[run.id] in ("waiting", "running")]
+    seconds = Estimator(plan.workspace, (run.record for run in runs)).seconds(left)
+    numbers |= {status: Counter(statuses.values())[status] for status in ("finished", "failed")}
+    numbers["seconds"] = None if seconds is None else round(seconds / max(1, min(at_once, len(left))))
+    return {**numbers, "distinct": len(runs)}
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the plan of a sweep (`--dry-run`) as text for a terminal."""
+    lines = [f"{plan['name']}: {plan['cells']} cells x {len(plan['seeds'])} seeds = {plan['runs']} runs"]
+    lines += [f"before them, once for {task}: {', '.join(kinds)}" for task, kinds in plan["shared"].items() if kinds]
+    if plan["inputs"] != "there":
+        made = "the jobs before them make their inputs, from which the time is estimated"
+        missing = f"the runs' inputs do not exist: {plan['inputs']}"
+        return "\n".join([*lines, f"{plan['runs']} to do; {made}" if all(plan["shared"].values()) else missing])
+    same = plan["runs"] - plan["distinct"]
+    lines += [f"{same} cells are the same run as others"] if same else []
+    left = plan["distinct"] - plan["finished"] - plan["failed"]
+    lines.append(f"{plan['finished']} finished before, {plan['failed']} failed, {left} to do")
+    if left:
+        known = "no run like them has finished yet" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
+        lines.append(f"time: {known}")
+    return "\n".join(lines)

@@ -9,12 +9,10 @@ import contextlib
 import dataclasses
 import datetime
 import errno
-import platform
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from common.data.tasks import load_task
 from common.devices import threads
@@ -24,63 +22,51 @@ from common.store.artifact import read_manifest
 from common.store.files import read_json, write_json
 from common.store.locks import only_one, waiting
 from common.store.processes import Process
-from common.store.store import Store
 from common.teachers.finetune import finetune
 from common.tracking import record
 from common.training.models import find_model, read_config
 from compression.analysis.analyze import analyze, picture_folder, subject
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
+from compression.evaluation.rows import Row
 from compression.experiments.jobs import Job
-from compression.experiments.report.results import Row, write_results
-from compression.experiments.sweep.runs import RunFolder, RunRecord
+from compression.experiments.report.results import write_results
+from compression.experiments.sweep.plan import RunTask
 from compression.shrinking.chain import compress
 
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 
 
-@dataclasses.dataclass
-class ChainState:
-    """Names of the models that jobs have saved so far, and of the teacher fine-tuned or imported last."""
+def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], list[str]]:
+    """Run jobs in order. Returns the rows of their evaluations and the names of the models that they saved.
 
-    models: list[str] = dataclasses.field(default_factory=list)
-    teacher: str | None = None
-
-
-def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], ChainState]:
-    """Run jobs in order. Returns the rows of their evaluations and the final state."""
-    state = ChainState()
+    Students learn from the teacher that was fine-tuned or imported last, and jobs on models use all those saved so far.
+    """
     rows: list[Row] = []
+    saved: list[str] = []
+    teacher = None
     for number, job in enumerate(jobs, 1):
         show_bars(bool(job.flags.get("loadbar", True)))
         say(f"[{number}/{len(jobs)}] {job}")
-        rows += _run_job(job, state)
-    return rows, state
-
-
-def _run_job(job: Job, state: ChainState) -> list[Row]:
-    models = [{"model_name": name} for name in state.models] if job.takes_models else [{}]
-    match job.kind:
-        case "preprocess":
-            settings = job.settings(**{"model_name": state.teacher} if state.teacher else {})
-            preprocess(settings)
-            if settings.logits_from and settings.model_name:
-                state.teacher = settings.model_name
-                state.models.append(state.teacher)
-        case "finetune":
-            state.teacher = finetune(job.settings()).name
-            state.models.append(state.teacher)
-        case "compress":
-            settings = job.settings(**{"teacher": state.teacher} if state.teacher else {})
-            names = [folder.name for folder in compress(settings)]
-            if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
-                state.models += [name for name in names if name not in state.models]
-        case "evaluate":
-            return [row for model in models for row in evaluate(job.settings(**model))]
-        case "analyze":
-            for model in models:
-                _analyze(job, model)
-    return []
+        models = [{"model_name": name} for name in saved] if job.takes_models else [{}]
+        match job.kind:
+            case "preprocess":
+                preprocess(job.settings(**({"model_name": teacher} if teacher else {})))
+            case "finetune":
+                finetune(job.settings())
+            case "compress":
+                settings = job.settings(**({"teacher": teacher} if teacher else {}))
+                names = [folder.name for folder in compress(settings)]
+                if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
+                    saved += [name for name in names if name not in saved]
+            case "evaluate":
+                rows += [row for model in models for row in evaluate(job.settings(**model))]
+            case "analyze":
+                for model in models:
+                    _analyze(job, model)
+        if job.makes_teacher:
+            saved.append(teacher := job.makes_teacher)
+    return rows, saved
 
 
 def _analyze(job: Job, model: dict[str, str]) -> None:
@@ -100,65 +86,21 @@ def _analyze(job: Job, model: dict[str, str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class SharedJobs:
-    """Jobs of one task, for a worker. experiment, observers: where they are recorded; folder: for the results."""
+    """Jobs of one task, for a worker. experiment, observers: where they are recorded; file: for their rows."""
 
     jobs: tuple[Job, ...]
     experiment: Path
     observers: tuple[str, ...]
-    folder: Path
+    file: Path
     rows: int = 1
 
 
 def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
-    """Run the jobs that are not up to date, and write the teacher's name and the rows of evaluations."""
-    rows: list[Row] = []
-    state = ChainState()
-    if shared.jobs:
-        settings = {"jobs": [job.as_record() for job in shared.jobs]}
-        folder = shared.experiment / "sacred"
-        rows, state = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
-    write_results(shared.folder / "result.json", rows)
-    write_json(shared.folder / "teacher.json", state.teacher)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunTask:
-    """A run in the form that is sent to a worker: names, numbers and settings."""
-
-    record: RunRecord
-    """What is known of the run before it starts; its status is the one that it has if it is lost."""
-    workspace: Path
-    jobs: tuple[Job, ...]
-    """Compress jobs, which share one distilled student, and one that evaluates the models."""
-    experiment: str
-    observers: tuple[str, ...]
-
-    @property
-    def id(self) -> str:
-        """Identity of the run."""
-        return self.record.id
-
-    @property
-    def rows(self) -> int:
-        """Training rows times epochs."""
-        return self.record.work
-
-    @property
-    def name(self) -> str:
-        """Name of the distilled student."""
-        return self.jobs[0].flags["model_name"]
-
-    @property
-    def folder(self) -> RunFolder:
-        """The run's folder in the workspace."""
-        return RunFolder(Store(self.workspace), self.id)
-
-    def ended(self, error: str | None = None, **fields: Any) -> None:
-        """Write the record of the run: finished, or failed if there is an error. fields: others that have changed."""
-        status = "failed" if error else "finished"
-        known = {"status": status, "error": error, "host": platform.node(), **fields}
-        write_json(self.folder.file, self.record.model_copy(update=known).model_dump(mode="json"))
-        self.folder.running.unlink(missing_ok=True)
+    """Run the jobs that are not up to date, and write the rows of evaluations."""
+    settings = {"jobs": [job.as_record() for job in shared.jobs]}
+    folder = shared.experiment / "sacred"
+    rows, _ = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
+    write_results(shared.file, rows)
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:
@@ -172,24 +114,23 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
     with waiting(), only_one(folder.folder.parent / f"{run.record.task}-{run.name}", run.name):
         if folder.status() == "finished":
             return
-        folder.file.unlink(missing_ok=True)
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")  # as manifests have it
         clock = time.monotonic()
-        write_json(folder.running, Process.current()._asdict())
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")  # as manifests have it
+        began = {"started": started, "process": Process.current()}
+        run.save(status="running", **began)
         models: dict[str, str] = {}
         error = None
         try:
             with _output_to(folder.log):
                 models = _train_and_evaluate(run)
-        except Exception as problem:
-            if isinstance(problem, OSError) and problem.errno in _MACHINE_ERRORS:
+        except BaseException as problem:
+            if not isinstance(problem, Exception) or getattr(problem, "errno", None) in _MACHINE_ERRORS:
+                folder.file.unlink()
                 raise
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
-        finally:
-            folder.running.unlink(missing_ok=True)
         reused = bool(models) and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
-        seconds, work = round(time.monotonic() - clock, 3), 0 if reused else run.rows
-        run.ended(error, models=models, seconds=seconds, work=work, started=started)
+        took = {"seconds": round(time.monotonic() - clock, 3), "work": 0 if reused else run.rows}
+        run.save(status="failed" if error else "finished", error=error, models=models, **took, **began)
     advance(run.rows)
 
 
@@ -209,8 +150,9 @@ def _train_and_evaluate(run: RunTask) -> dict[str, str]:
     """Do the run and record it with the experiment's observers. Returns name -> key of the models it saved."""
     recorded = run.record.model_dump(include={"id", "settings", "inputs"})
     recorded["jobs"] = [job.as_record() for job in run.jobs]
-    folder = run.folder.paths.experiment(run.experiment) / "sacred"
+    paths = run.folder.paths
+    folder = paths.experiment(run.experiment) / "sacred"
     with threads(run.record.threads):
-        rows, state = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
+        rows, saved = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
     write_results(run.folder.results, [{**row, "run_id": run.id} for row in rows])
-    return {name: read_config(run.folder.paths.model(run.record.task, name)).key for name in state.models}
+    return {name: read_config(paths.model(run.record.task, name)).key for name in saved}

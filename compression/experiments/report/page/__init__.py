@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
+from compression.evaluation.rows import Row
 from compression.experiments.report.columns import metric_heading
 from compression.experiments.report.models_table import label_tables, models_table, summary
-from compression.experiments.report.record import ExperimentRecord, Quote
-from compression.experiments.report.reliability import draw_reliability
-from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import DASH, SplitResults, mean
-from compression.experiments.report.skyline import draw_skylines, panels, point_id
-from compression.experiments.report.table import Entry, Head, Line, Table, heading_levels, number_entry, text_entry
+from compression.experiments.report.pictures import draw_reliability, draw_skylines, panels, point_id
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.results import grouped
+from compression.experiments.report.seed_groups import SplitResults, mean
+from compression.experiments.report.table import Entry, Head, Table, heading_levels, number_entry, table_of, text_entry
 
 _HERE = Path(__file__).parent
 _PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict=False))
@@ -46,6 +46,15 @@ def render_page(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    def skyline(results: SplitResults, prefix: str) -> str:
+        """Return the skylines of a split as an <svg> element. prefix: prefix of its ids."""
+        texts = {
+            point_id(number, index): point.description
+            for number, panel in enumerate(panels([results], record.quote))
+            for index, point in enumerate(panel.points)
+        }
+        return Markup(svg_markup(draw_skylines([results], record.quote), prefix, texts))
+
     environment = Environment(
         loader=FileSystemLoader([_HERE, *([extension.template.parent] if extension else [])]),
         autoescape=True,
@@ -55,6 +64,7 @@ def render_page(
         keep_trailing_newline=True,
     )
     environment.globals["heading_levels"] = heading_levels
+    environment.filters["shown"] = _value_text
     pivots = [table.without("csv") for table in pivots]
     models = list(map(models_table, splits))
     diagrams = list(map(draw_reliability, splits))
@@ -70,7 +80,7 @@ def render_page(
                 "heading": results.heading,
                 "summary": summary(results),
                 "table": table,
-                "skyline": "" if extension else Markup(_skyline(results, record.quote, f"s{number}-")),
+                "skyline": "" if extension else skyline(results, f"s{number}-"),
                 "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
                 "columns": figure.axes[0].get_gridspec().ncols if figure else 0,
             }
@@ -79,37 +89,23 @@ def render_page(
         shapes=_parameter_shapes(rows),
         labels=label_tables(record),
         models=_models_table(record, rows),
-        jobs=[(str(job.get("job", "job")), _setting_texts({**job, "job": None})) for job in record.jobs],
-        fixed=_setting_texts(record.settings),
         quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
         notes=dict.fromkeys(note for table in (*models, *pivots) for note in table.notes),
     )
 
 
-def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Return the nonzero numbers of runs, models and so on, for the head of the page."""
-    done = {row["run_id"] for row in rows if row.get("run_id") is not None}
+def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> dict[str, int]:
+    """Return the numbers of runs, models and so on, for the head of the page."""
+    done = {row.get("run_id") for row in rows} - {None}
     cells = {str(run.cell) for run in record.runs}
-    scored = {str(run.cell) for run in record.runs if run.id in done}
-    counts = {
+    return {
         "runs": len(record.runs),
         "runs without a result": sum(run.id not in done for run in record.runs),
-        "cells without any": len(cells - scored),
+        "cells without any": len(cells - {str(run.cell) for run in record.runs if run.id in done}),
         "seeds": len(record.seeds),
         "jobs": len(record.jobs),
         "models scored": len({(row["task"], row["model"]) for row in rows}),
     }
-    return [(name, number) for name, number in counts.items() if number]
-
-
-def _skyline(results: SplitResults, quote: Quote | None, prefix: str) -> str:
-    """Return the skylines of a split as an <svg> element. prefix: prefix of its ids."""
-    texts = {
-        point_id(number, index): point.description
-        for number, panel in enumerate(panels([results], quote))
-        for index, point in enumerate(panel.points)
-    }
-    return svg_markup(draw_skylines([results], quote), prefix, texts)
 
 
 def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
@@ -119,11 +115,11 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """
     shapes: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        parts = {name: count for name, count in (row.get("parts") or {}).items() if count}
-        if parts and row.get("stage") != "teacher":
-            fields = ("student_arch", "embedding_type", "embedding_dim")
-            name = " ".join(str(row[field]) for field in fields if row.get(field) is not None)
-            name += f", vocabulary {row['vocab_size']:,}" if isinstance(row.get("vocab_size"), int) else ""
+        parts = {name: count for name, count in row["parts"].items() if count}
+        if parts and row["stage"] != "teacher":
+            words = (row["student_arch"], row["embedding_type"], row["embedding_dim"])
+            name = " ".join(str(word) for word in words if word is not None)
+            name += f", vocabulary {row['vocab_size']:,}" if row["vocab_size"] is not None else ""
             total = sum(parts.values())
             starts = itertools.accumulate(parts.values(), initial=0)
             slices = [
@@ -136,43 +132,45 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 def _models_table(record: ExperimentRecord, rows: Sequence[Row]) -> Table | None:
     """Return a table of all models, and of a sweep's runs without a result; None if there are none."""
-    axes, metrics = list(record.axes), list(dict.fromkeys(map(_main_metric, rows)))
-    done = {row.get("run_id") for row in rows if row.get("run_id") is not None}
-    missing = [
-        {**run.model_dump(), "run_id": run.id, "model": None, "task": run.settings.get("task"), "stage": "missing"}
-        for run in record.runs
-        if run.id not in done
+    models = grouped(rows, lambda row: (row["task"], row["model"], str(row.get("cell")), row["seed"]))
+    items: list[dict[str, Any]] = [{**scored[0], "score": mean(map(_score, scored))} for scored in models.values()]
+    done = {row.get("run_id") for row in rows} - {None}
+    for run in record.runs:
+        if run.id not in done:
+            missing = {"model": None, "task": run.settings.get("task"), "stage": "missing", "score": None}
+            settings = {**record.settings, **run.settings}
+            items.append({"cell": run.cell, "seed": run.seed, "run_id": run.id, "settings": settings, **missing})
+    if not items:
+        return None
+    metrics = {metric for row in rows for metric in itertools.islice(row["metrics"], 1)}
+    columns = [
+        (Head((axis,), numeric=False), lambda item, axis=axis: text_entry((item.get("cell") or {}).get(axis)))
+        for axis in record.axes
     ]
-    lines = []
-    models = grouped([*rows, *missing], lambda row: (row["task"], row["model"], str(row.get("cell")), row.get("seed")))
-    for (_, model, _, seed), scored in models.items():
-        row, stage, run = scored[0], scored[0].get("stage"), scored[0].get("run_id")
-        settings = {**record.settings, **row["settings"]} if stage == "missing" else row.get("settings")
-        texts = [*map((row.get("cell") or {}).get, axes), *map(row.get, ("model", "task", "stage"))]
-        score = mean((one.get("metrics") or {}).get(_main_metric(one)) for one in scored)
-        entries = [
-            *(text_entry(text and str(text)) for text in texts),
-            Entry(DASH if seed is None else str(seed), seed),
-            number_entry(score, ".2f", 0.01),
-            Entry((run or "")[:12], run),
-        ]
-        details = [(model or f"run with seed {seed}", _setting_lines(settings))] if settings else ()
-        lines.append(Line(entries, stage if stage in ("teacher", "missing") else "", details))
-    heads = [Head((name,), numeric=False) for name in (*axes, "model", "task", "stage")]
-    heads += [Head(("seed",)), Head((metric_heading(metrics[0]) if len(metrics) == 1 else "Score × 100",))]
-    return Table("Models", [*heads, Head(("run",), numeric=False)], lines) if lines else None
+    columns += [
+        (Head((name,), numeric=False), lambda item, name=name: text_entry(item[name]))
+        for name in ("model", "task", "stage")
+    ]
+    score = Head((metric_heading(*metrics) if len(metrics) == 1 else "Score × 100",))
+    columns += [
+        (Head(("seed",)), lambda item: Entry(str(item["seed"]), item["seed"])),
+        (score, lambda item: number_entry(item["score"], ".2f", 0.01)),
+        (Head(("run",), numeric=False), lambda item: Entry((item.get("run_id") or "")[:12], item.get("run_id"))),
+    ]
+    table = table_of("Models", columns, items, lambda item: item["stage"] * (item["stage"] in ("teacher", "missing")))
+    lines = [dataclasses.replace(line, details=_details(item)) for line, item in zip(table.lines, items, strict=True)]
+    return dataclasses.replace(table, lines=lines)
 
 
-def _main_metric(row: Row) -> str:
-    return next(iter(row.get("metrics") or {}), "")
+def _score(row: Row) -> float | None:
+    """Return the main score of a row."""
+    return next(iter(row["metrics"].values()), None)
 
 
-def _setting_lines(settings: Mapping[str, Any]) -> str:
-    return "\n".join(f"{name}: {_value_text(value)}" for name, value in settings.items())
-
-
-def _setting_texts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, _value_text(value)) for name, value in settings.items() if value is not None]
+def _details(item: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the settings of a model or run, which the page unfolds."""
+    text = "\n".join(f"{name}: {_value_text(value)}" for name, value in item["settings"].items())
+    return [(item["model"] or f"run with seed {item['seed']}", text)] if text else []
 
 
 def _value_text(value: Any) -> str:

@@ -43,7 +43,7 @@ for (const table of document.querySelectorAll(".sortable")) {
 
   // As many row headings stay in sight as leave most of the box to the numbers.
   function stickLabels() {
-    const heads = table.matches(".pivot") ? [...table.tHead.rows[0].querySelectorAll(".label")] : [];
+    const heads = table.matches(".pivot") ? [...[...table.tHead.rows].at(-1).querySelectorAll(".label")] : [];
     let left = 0;
     for (const [i, head] of heads.entries()) {
       if (left + head.offsetWidth > 0.6 * table.closest(".wide").clientWidth) return;

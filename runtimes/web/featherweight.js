@@ -1,9 +1,22 @@
-// Featherweight's packed students (.fwt) in a page; docs/guide/web.md describes the functions.
-//   const model = await featherweight(wasm, file);  // the bytes of featherweight.wasm (or its Module) and of a model
-//   model.predict("a gorgeous , witty film");       // {label, probabilities}
-const featherweight = async (wasm, file) => {
-  const module = wasm instanceof WebAssembly.Module ? wasm : await WebAssembly.compile(wasm);
-  const { exports: c } = await WebAssembly.instantiate(module);
+// Featherweight's packed students (.fwt) in JavaScript; docs/guide/web.md describes the functions.
+//   const model = await load(file);            // the bytes of a model
+//   model.predict("a gorgeous , witty film");  // {label, probabilities}
+const compileBeside = async () => {
+  const url = new URL("./featherweight.wasm", import.meta.url);
+  // Node.js fetches no files.
+  if (url.protocol == "file:") return WebAssembly.compile(process.getBuiltinModule("fs").readFileSync(url));
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: ${response.status} ${response.statusText}`);
+  return WebAssembly.compile(await response.arrayBuffer());
+};
+let compiled;
+const ownModule = () => compiled ??= compileBeside().catch(error => {
+  compiled = undefined; // the next call tries again
+  throw error;
+});
+export const load = async (file, module = ownModule()) => {
+  if (file?.byteLength == null) throw new TypeError("a model is an ArrayBuffer or a Uint8Array with the bytes of its file");
+  const { exports: c } = await WebAssembly.instantiate(await module);
   const coder = new TextEncoder(), decoder = new TextDecoder();
   const bytes = (at, length) => new Uint8Array(c.memory.buffer, at, length);
   const floats = (at, length) => new Float32Array(c.memory.buffer, at, length);

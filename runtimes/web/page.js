@@ -13,7 +13,7 @@ const EXAMPLES = {
 };
 const percent = value => `${(100 * value).toFixed(1)} %`;
 const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
-let model, opened, bytes, kind, compiled;
+let model, opened, bytes, kind;
 
 // Several passes, because browsers round their clocks.
 const timed = ask => {
@@ -102,7 +102,7 @@ const complain = (error, name) => {
   find("problem").hidden = false;
 };
 
-const decodedModule = decode(MODULE);
+const decodedModule = decode(MODULE), embedded = WebAssembly.compile(decodedModule);
 
 const list = () => find("model").replaceChildren(...MODELS.map((each, index) => {
   each.data ??= decode(each.file);
@@ -112,8 +112,7 @@ const list = () => find("model").replaceChildren(...MODELS.map((each, index) => 
 // A file that cannot be read is not added to the list: the chosen model is always the one that answers.
 const open = async entry => {
   try {
-    compiled ??= await WebAssembly.compile(decodedModule);
-    model = await featherweight(compiled, entry.data);
+    model = await load(entry.data, embedded);
   } catch (error) {
     find("model").value = MODELS.indexOf(opened);
     return complain(error, entry.name);

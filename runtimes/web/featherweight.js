@@ -25,7 +25,7 @@ export const load = async (file, module = ownModule()) => {
     if (!status) return;
     throw new Error(decoder.decode(bytes(c.error(status), 200)).split("\0")[0]);
   };
-  const place = at => at || check(14);
+  const place = at => at || check(13);
   const data = new Uint8Array(file.buffer ?? file, file.byteOffset, file.byteLength);
   bytes(place(c.room(data.length)), data.length).set(data);
   check(c.open(data.length));
@@ -46,7 +46,7 @@ export const load = async (file, module = ownModule()) => {
   const best = values => values.indexOf(Math.max(...values));
   const answer = texts => {
     const [first, second] = write(texts);
-    if (tags || texts.length != 1 + pair) check(17);
+    if (tags || texts.length != 1 + pair) check(16);
     check(c.predict(first.length, second?.length));
     return [...floats(about()[0], outputs)];
   };
@@ -61,7 +61,7 @@ export const load = async (file, module = ownModule()) => {
     rejects: !!rejects, temperature, threshold: threshold < 0 ? null : threshold,
     predict: (...texts) => choose(answer(texts)),
     tag: text => {
-      if (!tags) check(17);
+      if (!tags) check(16);
       const [coded] = write([text]);
       check(c.tag(coded.length));
       const [at, total] = about(), words = new Uint32Array(c.memory.buffer, at, 3 * total);

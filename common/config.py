@@ -361,7 +361,7 @@ def shown_default(default: Any) -> str:
         return " ".join(map(str, default)) or "none"
     if default is None or isinstance(default, bool):
         return {None: "unset", True: "on", False: "off"}[default]
-    return str(default)
+    return str(default) or "unset"
 
 
 def argparse_type(annotation: Any) -> dict[str, Any]:

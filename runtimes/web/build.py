@@ -62,8 +62,8 @@ def page(models: list[Path]) -> str:
         entry = {"name": path.stem, "file": base64.b64encode(path.read_bytes()).decode()}
         if (path_of_card := path.with_suffix(".json")).exists():
             card = json.loads(path_of_card.read_text(encoding="utf-8"))
-            about = {"title": card["about"]["title"], "question": card["about"]["question"]}
-            entry |= {**about, "group": GROUPS[card["kind"]], "range": card["range"]}
+            entry |= {name: card["about"][name] for name in ("title", "question")}
+            entry |= {"group": GROUPS[card["kind"]], "range": card["range"]}
         entries.append(entry)
     # A script element ends at the first "</" in its content.
     listed = json.dumps(entries).replace("</", "<\\/")

@@ -7,6 +7,7 @@
 # make docs         build the pages of docs/ in docs/_build/html; a warning is an error
 # make runtime      join the runtime into one file, runtimes/python/featherweight.py
 # make wheel        build the wheel, dist/featherweight-VERSION-PLATFORM.whl
+# make npm          build the npm package, dist/featherweight-text-VERSION.tgz
 
 PYTHON ?= python3
 CPU_TORCH ?= https://download.pytorch.org/whl/cpu
@@ -22,7 +23,7 @@ WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(
 # Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
-.PHONY: quickstart test test-fast lint check soak docs runtime wheel
+.PHONY: quickstart test test-fast lint check soak docs runtime wheel npm
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -51,6 +52,10 @@ runtime:
 
 wheel: $(VENV)/full
 	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist
+
+npm:
+	mkdir -p dist
+	cd runtimes/web && npm pack --pack-destination ../../dist
 
 $(VENV)/core: $(CORE)
 	$(PYTHON) -m venv $(VENV)

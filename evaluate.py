@@ -3,9 +3,10 @@
     python evaluate.py --task sst-2 --model-name minilm
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --time --json
     python evaluate.py --task sst-2 --model-name bilstm-bpe25-a0-aug-s3201976+p+q --packed
-    python evaluate.py --task sst-2 --model-name sst-2-12k --packed
+    python evaluate.py --task sst-2 --model-name sst-2-12k
+    python evaluate.py --model-name reviews.fwt --data new.csv --text review --label verdict
     python evaluate.py --task ax --model-name bilstm-of-mnli
-    python evaluate.py --task sst-2 --model-name sst-2-12k --packed --probe configs/probes/gender.yaml
+    python evaluate.py --task sst-2 --model-name sst-2-12k --probe configs/probes/gender.yaml
 
 Test is GLUE's dev set (its own test set has no labels); MNLI has two, matched and mismatched.
 GLUE's diagnostic set, ax, scores the models of mnli.
@@ -16,7 +17,7 @@ from typing import Any
 from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.progress import show_bars
-from common.tables import human_bytes
+from common.tables import human_bytes, text_table
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
@@ -42,6 +43,8 @@ def main() -> None:
         print(f"{row['model']} on {row['task']} {row['split']} ({row['rows']:,} rows): {scores}; {_sizes(row)}")
         if "speed" in row:
             print(f"  {_speed(row['speed'])}")
+        if "per_label" in row:
+            print(_per_label(row["per_label"]))
     splits = [row["split"] for row in rows]
     if len(rows) > 1 and (mean := mean_over_splits(rows, splits)):
         print(f"{mean['model']} on {mean['task']}, mean of {mean['split']}: {_scores(mean)}")
@@ -49,6 +52,12 @@ def main() -> None:
 
 def _scores(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
+
+
+def _per_label(scores: list[dict[str, Any]]) -> str:
+    header = ["label", "precision", "recall", "f1", "rows"]
+    body = [[one["label"], *(f"{one[name]:.4f}" for name in header[1:4]), f"{one['rows']:,}"] for one in scores]
+    return text_table(header, body, [False] + [True] * 4)
 
 
 def _speed(speed: dict[str, Any]) -> str:

@@ -30,7 +30,6 @@ from common.tables import text_table
 from compression.runtime import Model
 
 HERE = Path(__file__).parent
-WEB = HERE.parent / "runtimes" / "web"
 STARTS, PASSES = 3, 5
 
 
@@ -56,8 +55,7 @@ def _row(node: str, fwt: Path, file: Path, model: Model, paths: Workspace, clock
         )  # fmt: skip
         texts = folder / "texts.txt"
         texts.write_text("\n".join(" ".join(text.split()) for text in split.sentence1), encoding="utf-8")
-        files = (WEB / "featherweight.wasm", WEB / "featherweight.js", file, texts)
-        command = [node, HERE / "web_speed.mjs", *files, PASSES, clock]
+        command = [node, HERE / "web_speed.mjs", file, texts, PASSES, clock]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"Node.js failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")

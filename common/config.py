@@ -145,8 +145,11 @@ def _describe(error: Any, names_are: Callable[[str], str]) -> str:
     if not error["loc"]:
         return message
     name = names_are(str(error["loc"][0]))
+    place = ".".join([name, *map(str, error["loc"][1:])])
     if error["type"] == "missing":
-        return f"{'.'.join([name, *map(str, error['loc'][1:])])} is required"
+        return f"{place} is required"
+    if error["type"] == "extra_forbidden":
+        return f"unknown setting {place!r}"
     return f"{name}: {message} (got {_SHORT.repr(error['input'])})"
 
 
@@ -361,7 +364,7 @@ def shown_default(default: Any) -> str:
         return " ".join(map(str, default)) or "none"
     if default is None or isinstance(default, bool):
         return {None: "unset", True: "on", False: "off"}[default]
-    return str(default)
+    return str(default) or "unset"
 
 
 def argparse_type(annotation: Any) -> dict[str, Any]:

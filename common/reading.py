@@ -1,8 +1,12 @@
-"""Checks of input files: only regular files are read as data."""
+"""Checks of input files: only regular files are read as data, in an encoding that Python knows."""
 
+import codecs
 import os
 import stat
 from pathlib import Path
+from typing import Annotated
+
+import pydantic
 
 from common.errors import UserError, first_line
 
@@ -39,3 +43,21 @@ def unreadable(path: Path, error: Exception, kind: str = "a Parquet file") -> Us
     if isinstance(error, OSError) and error.errno:
         return UserError(f"{path}: cannot be read ({os.strerror(error.errno)})")
     return UserError(f"{path}: damaged, or not {kind} ({first_line(error)})")
+
+
+_ASCII = "".join(map(chr, range(128)))
+
+
+def _known(name: str) -> str:
+    try:
+        ascii_stays = _ASCII.encode(name) == _ASCII.encode()
+    except (LookupError, ValueError):
+        raise ValueError("not an encoding of texts that Python knows; usual ones are utf-8 and windows-1252") from None
+    if not ascii_stays:
+        raise ValueError("an encoding of ASCII and more; convert others, such as UTF-16 (iconv -f UTF-16 -t UTF-8)")
+    return codecs.lookup(name).name
+
+
+Encoding = Annotated[str, pydantic.AfterValidator(_known)]
+"""Type of the name of a file's encoding, in which ASCII is the same: lines are found, and cells separated, by it."""
+UTF_8 = "utf-8"

@@ -40,7 +40,7 @@ def test_a_chain_of_functions_builds_the_models_of_the_script(workspace, prepare
     assert small.scores == packed.scores == {}
     (row,) = compression.evaluate(small, cpu=True)
     (again,) = compression.evaluate(small, packed=True)
-    (by_path,) = compression.evaluate(str(packed.path), task="sst-2", workspace=workspace, packed=True)
+    (by_path,) = compression.evaluate(str(packed.path), task="sst-2", workspace=workspace)
     assert row["metrics"] == again["metrics"] == by_path["metrics"]
     assert load(packed.path).predict(["a wonderful film"])[0] in ("negative", "positive")
 
@@ -98,7 +98,7 @@ def test_signatures_show_the_settings_with_their_defaults():
     fit, evaluate = inspect.signature(compression.fit).parameters, inspect.signature(compression.evaluate).parameters
     assert list(fit)[:3] == ["texts", "labels", "file"]
     assert fit["max_bytes"].default == (32_000,)
-    assert evaluate["task"].default is inspect.Parameter.empty
+    assert evaluate["model_name"].default is inspect.Parameter.empty
     for name in compression.__all__:
         assert "settings" not in inspect.signature(getattr(compression, name)).parameters
 

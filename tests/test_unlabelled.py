@@ -1,5 +1,7 @@
 """Where no row has a label, the teacher's choices over validation choose epochs and bits: models depend on them."""
 
+import json
+
 import pytest
 import tiny
 from own_task import write_yaml
@@ -22,6 +24,23 @@ ACTIONS = [
     ("quantize", {"max_bytes": 3000}),
 ]
 """What trains a student, or chooses its bits, with the settings."""
+
+
+def test_answers_of_any_model_to_all_rows_are_enough(tmp_path):
+    """As in docs/guide/teachers.md."""
+    lines = tiny.sentences(120)
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text, _ in lines))
+    answers = [{"sentence1": text, "label": ("negative", "positive")[label]} for text, label in lines]
+    (tmp_path / "answers.jsonl").write_text("".join(f"{json.dumps(answer)}\n" for answer in answers))
+    task = write_yaml(tmp_path, {"all": "lines.txt"}, name="lines", columns=None, labels=["negative", "positive"])
+    workspace = tmp_path / "workspace"
+    preprocess(tiny.prepare_settings(workspace, task))
+    answered = {"model_name": "gpt", "logits_from": tmp_path / "answers.jsonl"}
+    preprocess(tiny.prepare_settings(workspace, task, generate_loss=("processed", "validation", "test"), **answered))
+    compressed(workspace, "distill", task=task, **{**STUDENT, "teacher": "gpt"}, model_name="student")
+    settings = EvaluateSettings(task=task, workspace=workspace, model_name="student", cpu=True, loadbar=False)
+    (row,) = evaluate(settings)
+    assert set(row["metrics"]) == {"agreement"}
 
 
 def logits_of_validation(workspace, task, precision):

@@ -198,7 +198,7 @@ LAUNCHED = "--launcher processes, ray or slurm"
         (AnalyzeSettings, "--model-name m --seed 3", "--seed has no effect on an analysis"),
         (AnalyzeSettings, "--model-name m --cpu", "--cpu has no effect without --attention"),
         (EvaluateSettings, "--model-name m --seed 3", "--seed has no effect on scores"),
-        (EvaluateSettings, "--model-name m --packed --cpu", "--cpu has no effect with --packed"),
+        (EvaluateSettings, "--model-name m --packed --cpu", "--cpu has no effect with a packed file"),
         (PreprocessSettings, LOGITS + "--seed 3", "--seed has no effect with --generate-loss alone"),
         (PreprocessSettings, "--cpu", "--cpu has no effect without --augment or --generate-loss"),
         (FinetuneSettings, "--as-is --seed 3", "--seed has no effect with --as-is"),

@@ -70,6 +70,8 @@ class Training(Settings):
 class TaskNotes(Settings):
     """Notes on a task in zoo/tasks.yaml."""
 
+    title: str
+    """What the task's models read and answer, in a few words."""
     question: str
     """Question that the task's models answer."""
     data: str
@@ -92,6 +94,8 @@ class Card(Settings):
     """Unit that is labelled: a text, a pair of texts, or each word of a text; answers are parts of a context."""
     labels: tuple[str, ...]
     """Labels that the model predicts; empty if it predicts a score."""
+    range: tuple[float, float] | None
+    """Range of the score: the file's is 0 to 1; null for labels."""
     bytes: int
     """Size of the packed file."""
     sha256: str

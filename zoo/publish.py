@@ -90,6 +90,7 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
         about=_notes(settings.zoo / _NOTES, task),
         kind=_kind(model),
         labels=model.labels,
+        range=task.range,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
         test={name: score_on(paths, task, name, model) for name in task.test_splits},

@@ -14,7 +14,7 @@ Packed files that run with NumPy only. `python zoo/publish.py` adds a model and 
 
     echo "a gorgeous , witty film" | python -m compression.runtime sst-2-12k
 
-A name works wherever a packed file does: `predict.py --model NAME`, `evaluate.py --model-name NAME --packed`,
+A name works wherever a packed file does: `predict.py --model NAME`, `evaluate.py --model-name NAME`,
 `analyze.py --model-name NAME --bytes`, `featherweight.load("NAME")`. docs/guide/zoo.md describes them.
 
 Scores are those of the file on the task's test rows (of GLUE its dev set), in percent; in brackets mean ± sample

@@ -17,7 +17,7 @@ from common.data.tasks import Task
 from common.errors import UserError
 from common.kinds.base import Kind
 from common.kinds.registry import KINDS, LABELS
-from common.reading import unreadable
+from common.reading import UTF_8, unreadable
 from common.store.artifact import Artifact, find, folder_of, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
@@ -200,7 +200,8 @@ def task_file(paths: Workspace, task: Task) -> str:
 
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on, except its files: their content is an input, their paths are not."""
-    source = task.source.model_dump(mode="json", include={"kind", "header", "where"})
+    read = {"kind", "header", "where", *(() if task.source.encoding == UTF_8 else ("encoding",))}
+    source = task.source.model_dump(mode="json", include=read)
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)
     rest = task.model_dump(mode="json", exclude=others)

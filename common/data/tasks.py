@@ -10,6 +10,7 @@ from common.errors import UserError
 from common.installed import typed
 from common.kinds.multilabel import JOINED_BY
 from common.kinds.registry import KINDS, LABELS, NamedKind
+from common.reading import UTF_8, Encoding
 
 TASK_DIR = CONFIG_DIR / "tasks"
 TASK_SUFFIXES = (".yaml", ".yml")
@@ -43,6 +44,8 @@ class Source(Settings):
     """Where to get files that have no archive with a checksum, for the error message."""
     header: tuple[str, ...] = ()
     """Names of the columns, in order, of files that have no header line."""
+    encoding: Encoding = UTF_8
+    """Encoding of text files, such as windows-1252."""
     where: dict[str, str] = {}
     """Keep only rows with these values in these columns."""
 

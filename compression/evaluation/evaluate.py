@@ -57,15 +57,16 @@ class Evaluate(Step):
 
 
 def evaluate(settings: EvaluateSettings) -> list[Row]:
-    """Score a model. Returns one row per split; scores of an unchanged model on unchanged test splits are reused.
+    """Score a model. Returns one row per split, or one for the rows of --data; saved scores of test splits are reused.
 
     Only test scores of the model itself, not of a packed file, are saved. Speeds are measured every time.
     """
+    if settings.data:
+        from compression.evaluation.new_rows import score_new_rows  # SciPy and scikit-learn load here
+
+        return [score_new_rows(settings, settings.data)]
     task = load_task(settings.task)
-    path = find_packed(settings.paths, task, settings.model_name)
-    if path and not settings.packed:
-        raise UserError(f"{settings.model_name} is a packed file: score it with --packed")
-    if path:
+    if path := find_packed(settings.paths, task, settings.model_name):
         from compression.evaluation.packed_scores import score_packed  # SciPy and scikit-learn load here
 
         return score_packed(settings, path)

@@ -36,16 +36,19 @@ def is_packed_file(model: str) -> bool:
     return model.endswith(PACKED_SUFFIX) or Path(model).is_file()
 
 
+def file_of(model: str) -> Path | None:
+    """Return the packed file of a path, or of a name of the zoo; None for anything else."""
+    return Path(path) if (path := model if is_packed_file(model) else zoo_file(model)) else None
+
+
 def find_packed(paths: Workspace, task: Task, model: str) -> Path | None:
     """Return a packed file, given by its path or its name in the zoo; None for a model in the workspace.
 
     Names in the workspace take precedence. Raises UserError for a name that is in neither.
     """
-    if is_packed_file(model):
-        return Path(model)
     folder = model_folder(paths, task.models_task, model)
-    if folder.exists():
+    if not is_packed_file(model) and folder.exists():
         return None
-    if path := zoo_file(model):
-        return Path(path)
+    if path := file_of(model):
+        return path
     raise UserError(f"{missing_model(folder)}; it is not in the zoo either{zoo_hint(model)}")

@@ -34,22 +34,29 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[Row]:
     model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
     check_task(model, task, str(path), settings.arch)
-    threshold, rows = scored_threshold(model), []
+    rows = []
     for name in split_names(task, settings.split):
-        split = load_split(paths, task, name)
-        started = time.perf_counter()
-        logits = packed_logits(model, split)
-        seconds = time.perf_counter() - started
-        row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
-        row |= {"student_arch": model.arch, "embedding_type": model.embedding, "run": paths.relative(path)}
-        row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
-        row |= {"metrics": labelled_score(task, split, logits, model.temperature, threshold)}
-        row |= fitted_fields(task, split, logits, model.temperature, threshold)
-        row |= {"data": data_fingerprint(paths, task, name), "seconds": {"evaluate": round(seconds, 4)}}
-        if settings.time:
-            row["speed"] = packed_speed(path, settings.runtime, split, settings.watts)
-        rows.append(row)
+        row, _ = packed_row(settings, path, model, task, name, load_split(paths, task, name))
+        rows.append({**row, "run": paths.relative(path), "data": data_fingerprint(paths, task, name)})
     return rows
+
+
+def packed_row(
+    settings: EvaluateSettings, path: Path, model: Model, task: Task, name: str, split: Split
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return the scores of a packed file's model on the rows of a split, and the logits. name: of the split."""
+    started = time.perf_counter()
+    logits, threshold = packed_logits(model, split), scored_threshold(model)
+    seconds = time.perf_counter() - started
+    row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
+    row |= {"student_arch": model.arch, "embedding_type": model.embedding}
+    row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
+    row |= {"metrics": labelled_score(task, split, logits, model.temperature, threshold)}
+    row |= fitted_fields(task, split, logits, model.temperature, threshold)
+    row |= {"seconds": {"evaluate": round(seconds, 4)}}
+    if settings.time:
+        row["speed"] = packed_speed(path, settings.runtime, split, settings.watts)
+    return row, logits
 
 
 def scored_threshold(model: Model) -> float | None:

@@ -135,10 +135,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
     """Return a function from a split to logits, and the temperature, which is 1 for a model that is not packed."""
     from compression.evaluation.packed_scores import check_task, packed_logits  # scikit-learn loads here
 
-    path = find_packed(settings.paths, task, settings.model_name)
-    if path and not settings.packed:
-        raise UserError(f"{settings.model_name} is a packed file: give --packed")
-    if path:
+    if path := find_packed(settings.paths, task, settings.model_name):
         packed = load_packed(path, settings.runtime)
         check_task(packed, task, str(path), settings.arch)
     else:

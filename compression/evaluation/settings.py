@@ -5,29 +5,42 @@ from typing import Literal
 
 import pydantic
 
-from common.config import Uses
+from common.config import OneOrMore, Uses
+from common.reading import UTF_8, Encoding
 from common.store.settings import StageSettings
-from compression.evaluation.packed import Runtime
+from compression.evaluation.packed import Runtime, file_of, is_packed_file
 
 
 class EvaluateSettings(StageSettings):
     """Evaluation (the thesis's table C.4, and more)."""
 
-    most_used = ("task", "model_name", "split", "packed", "time", "json_")
+    most_used = ("task", "model_name", "data", "text", "label", "split", "packed", "time", "json_")
 
+    task: str = ""
+    """Task: a name in configs/tasks (sst-2, qqp, mnli, rotten-tomatoes, ...), or the YAML file of one of your own. Not
+    needed with --data; if it is given, columns, values of labels and metrics are the task's."""
     model_name: str
-    """Model to score: its name in the workspace, or the path of its folder; with --packed also a packed file (.fwt), or
-    a name of the zoo (sst-2-12k)."""
+    """Model to score: its name in the workspace or the path of its folder; a packed file (.fwt), or a name of the zoo
+    (sst-2-12k)."""
+    data: Path | None = None
+    """Score a packed file on the rows of this file: a table (CSV, TSV, JSONL, Parquet) or, for models of tags and
+    answers, a file of that kind."""
+    text: OneOrMore[str] = ()
+    """Column of texts of --data, or two columns for pairs; unset: text, or sentence1 and sentence2."""
+    label: str | None = None
+    """Column of labels of --data; unset: label."""
+    encoding: Encoding = UTF_8
+    """Encoding of --data, such as windows-1252."""
     arch: str | None = None
     """Check that the model has this architecture."""
     split: Literal["test", "validation", "train"] = "test"
     """Rows to score; test: every test split of the task."""
     packed: bool = False
-    """Score a packed file by compression.runtime, without PyTorch: the student's, or the one that --model-name is.
+    """Score the student's packed file, as those that --model-name names: by compression.runtime, without PyTorch.
     Nothing is saved then."""
     runtime: Runtime = "numpy"
-    """Runtime that reads a packed file, with --packed or --time: NumPy, or the C runtime (c), which is faster; build it
-    with make -C runtimes/c."""
+    """Runtime that reads a packed file: NumPy, or the C runtime (c), which is faster; build it with
+    make -C runtimes/c."""
     probe: Path | None = None
     """Compare the answers to the templates of a YAML file, filled with the words of different groups, and score no
     rows. configs/probes has examples."""
@@ -45,7 +58,15 @@ class EvaluateSettings(StageSettings):
 
     def _uses(self) -> Uses:
         yield False, ["seed"], "on scores, which draw nothing"
+        yield self.data, ["text", "label", "encoding"], "without --data"
+        yield not self.data, ["split", "probe"], "with --data"
         yield not self.probe, ["split", "time"], "with --probe"
-        yield self.packed or self.time, ["runtime"], "without --packed or --time"
+        yield self.packed or self.time or file_of(self.model_name), ["runtime"], "without --packed or --time"
         yield self.time, ["watts"], "without --time"
-        yield not self.packed, ["cpu"], "with --packed"
+        yield not (self.packed or is_packed_file(self.model_name)), ["cpu"], "with a packed file"
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> "EvaluateSettings":
+        if not self.task and not self.data:
+            raise ValueError("--task is required (or --data, a file with rows for a packed file)")
+        return self

@@ -18,6 +18,7 @@ from common.config import OneOrMore, nearest
 from common.data.readers.records import Delimiter
 from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
+from common.reading import UTF_8, Encoding
 from common.stopping import at_once
 from common.store.files import whole_file
 from common.store.settings import QuerySettings
@@ -54,6 +55,8 @@ class PredictSettings(QuerySettings):
     """Columns or keys of the sentence, or of both sentences of a pair; unset: those of the model's task."""
     delimiter: Delimiter | None = None
     """Delimiter of a CSV; unset: the most frequent of , ; tab | in its first line."""
+    encoding: Encoding = UTF_8
+    """Encoding of the input, such as windows-1252; the output is in UTF-8."""
     output: Path | None = None
     """File to write, only once it is complete; unset: stdout."""
     output_format: Format | None = None
@@ -123,7 +126,7 @@ def predict(settings: PredictSettings) -> None:
         if settings.input is None and settings.input_format == "lines" and sys.stdin.isatty():
             _prompt(model, stream, columns, settings)
             return
-        texts = read_texts(stream, settings.input_format, columns, settings.delimiter)
+        texts = read_texts(stream, settings.input_format, columns, settings.delimiter, settings.encoding)
         header, write = make_writer(settings.written_format, texts, model, settings.options)
         _send(header, _answers(model, texts.rows, write, settings.batch_size, settings.explain), settings.output)
 

@@ -20,6 +20,7 @@ from common.data.readers.records import (
     read_table,
 )
 from common.errors import UserError
+from common.reading import UTF_8
 
 T = TypeVar("T")
 Format = Literal["lines", "csv", "tsv", "jsonl"]
@@ -83,14 +84,16 @@ def format_of(path: Path | None) -> Format:
     return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
 
 
-def read_texts(stream: BinaryIO, kind: Format, columns: Columns, delimiter: str | None = None) -> Texts:
-    """Start reading the texts of a UTF-8 stream.
+def read_texts(
+    stream: BinaryIO, kind: Format, columns: Columns, delimiter: str | None = None, encoding: str = UTF_8
+) -> Texts:
+    """Start reading the texts of a stream.
 
     In the format lines, every line is a text, even if empty; a tab separates the sentences of a pair. In the other
     formats, blank lines are not rows. Raises UserError, with the line number, for invalid input, also while rows are
     read.
     """
-    lines = read_lines(stream, columns.where)
+    lines = read_lines(stream, columns.where, encoding)
     if kind == "lines":
         return Texts(list(columns.names), _line_rows(lines, columns))
     if kind == "jsonl":

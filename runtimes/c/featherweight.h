@@ -82,11 +82,17 @@ enum {
   FW_VOCABULARY,
   FW_STREAM,
   FW_WEIGHT,
-  FW_UNSUPPORTED,
   FW_MEMORY,
   FW_WORKSPACE,
   FW_TEXT,
-  FW_KIND
+  FW_KIND,
+  /* Whole files that this runtime, or a build with some settings, does not read. */
+  FW_ANSWERS,
+  FW_BYTE_LEVEL,
+  FW_NEW_TASK,
+  FW_LEFT_OUT,
+  FW_SMALL_WINDOW,
+  FW_LARGE_VOCABULARY
 };
 
 enum { FW_FFN, FW_RNN, FW_BILSTM, FW_CONV, FW_TRANSFORMER, FW_RECURSIVE, FW_GRU };
@@ -211,7 +217,7 @@ FW_API size_t fw_memory_size(const fw_model *model);
 /* Decode the file. The memory must not change while the model is in use. Returns FW_MEMORY if it is too small; less
    than fw_memory_size is enough for most files. */
 FW_API int fw_load(fw_model *model, void *memory, size_t size);
-/* Return the exact memory size in bytes that fw_load needs for this file; it is known only after decoding. */
+/* Return the memory size in bytes that fw_load needs for this file: exact after decoding, before it one that is enough. */
 FW_API size_t fw_needed(const fw_model *model);
 /* Return the number of bytes of `memory` that predictions read; the bytes after them are free. */
 FW_API size_t fw_used(const fw_model *model);
@@ -1065,14 +1071,16 @@ FW_API const char *fw_error(int status) {
       "a vocabulary that contradicts itself",
       "a coded stream is damaged",
       "a weight is not finite, too large, or has no centroid",
-      FW__TRANSFORMERS ? "not read by this build: questions, an unknown kind of task, byte-level pairs, or too large a "
-                         "header or vocabulary"
-                       : "not read by this build: questions, an unknown kind of task, byte-level pairs, transformers, or "
-                         "too large a header or vocabulary",
       "too little memory for the model",
       "the text needs a larger workspace",
-      FW__ONLY_ASCII ? "the text is not ASCII" : "the text is not UTF-8",
+      FW__ONLY_ASCII ? "the text is not ASCII: a build with FW_ASCII reads no other" : "the text is not UTF-8",
       "the model reads another kind of input: one text, two texts, or words to label",
+      "a model that answers questions: only the NumPy runtime reads it",
+      "a vocabulary of byte-level pairs: only the NumPy runtime reads it",
+      "a kind of task that this version of the runtime does not know",
+      "a transformer: a build with FW_NO_TRANSFORMERS leaves them out",
+      "the header needs a larger FW_WINDOW than that of this build",
+      "the vocabulary is too large for a build with FW_COMPACT",
   };
   return status >= 0 && status < (int)(sizeof texts / sizeof *texts) ? texts[status] : "no such status";
 }
@@ -1342,7 +1350,7 @@ static uint32_t fw__byte(fw__reader *r, uint32_t below) {
     value = r->data[r->at];
   } else {
     int next = fw__inflated(r->inflate);
-    if (next < 0) return r->error = next == FW__TOO_FAR ? FW_UNSUPPORTED : FW_HEADER, 0;
+    if (next < 0) return r->error = next == FW__TOO_FAR ? FW_SMALL_WINDOW : FW_HEADER, 0;
     value = (uint32_t)next;
   }
   r->at++;
@@ -1666,7 +1674,7 @@ static void fw__read_vocabulary(fw__pass *p) {
   fw_model *m = p->m;
   fw__reader *r = p->r;
   m->bpe_flags = fw__byte(r, 16);
-  if (!r->error && m->bpe_flags & FW__BYTE_LEVEL) r->error = FW_UNSUPPORTED;
+  if (!r->error && m->bpe_flags & FW__BYTE_LEVEL) r->error = FW_BYTE_LEVEL;
   m->base = fw__byte(r, FW__NMT_NFKC + 1);
   m->rule_count = fw__number(r, 1u << 16);
   m->rules = fw__get(p, m->rule_count, sizeof *m->rules, 1);
@@ -1707,13 +1715,13 @@ static void fw__read_vocabulary(fw__pass *p) {
     index += fw__number(r, FW__MOST_PIECES);
     fw__string literal = fw__text(r, FW__NONE);
     if (!r->error && index >= m->merges) r->error = FW_VOCABULARY;
-    if (!r->error && FW__COMPACT && literal.length >= FW__NO_INDEX) r->error = FW_UNSUPPORTED;
+    if (!r->error && FW__COMPACT && literal.length >= FW__NO_INDEX) r->error = FW_LARGE_VOCABULARY;
     if (p->keep && !r->error) m->literals[i] = literal, m->literal_index[i] = (uint32_t)index;
     index++;
   }
   m->symbol_count = fw__counted(p, (uint64_t)m->character_count + m->merges, 1);
   m->states = fw__read_array(p, m->symbol_count, FW__BLOCK, 1, 0);
-  if (!r->error && FW__COMPACT && m->symbol_count >= FW__NO_INDEX) r->error = FW_UNSUPPORTED;
+  if (!r->error && FW__COMPACT && m->symbol_count >= FW__NO_INDEX) r->error = FW_LARGE_VOCABULARY;
   if (r->error) return;
   m->table_mask = fw__power_of_two(m->symbol_count + m->symbol_count / 3) - 1;
   m->symbols = fw__get(p, m->symbol_count, sizeof *m->symbols, 1);
@@ -1837,7 +1845,7 @@ static void fw__read_header(fw__pass *p) {
   m->share = form / 16 % 4;
   m->segmented = !(form & 64);
   if (!r->error && (m->arch > FW_GRU || m->share >= FW__SHARES)) r->error = FW_FIELD;
-  if ((m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE) && !FW__TRANSFORMERS) r->error = FW_UNSUPPORTED;
+  if ((m->arch == FW_TRANSFORMER || m->arch == FW_RECURSIVE) && !FW__TRANSFORMERS) r->error = FW_LEFT_OUT;
   m->pooling = m->arch == FW_FFN ? m->share : FW__MEAN;
   if (m->arch == FW_FFN) m->share = FW__SHARE_NONE;
   uint32_t embedding = fw__byte(r, 9);
@@ -1850,14 +1858,14 @@ static void fw__read_header(fw__pass *p) {
   m->multilabel = !!(flags & FW__MULTILABEL);
   m->rejects = m->tags && m->multilabel; /* both: another kind of task, whose number follows */
   if (m->rejects) {
-    if (fw__byte(r, 256) != 1 && !r->error) r->error = FW_UNSUPPORTED;
+    if (fw__byte(r, 256) != 1 && !r->error) r->error = FW_NEW_TASK;
     m->tags = m->multilabel = 0;
   }
   m->calibrated = !!(flags & FW__CALIBRATED);
   m->align = !!(flags & FW__ALIGN);
   m->symmetric = !!(flags & FW__SYMMETRIC);
   m->has_threshold = !!(flags & FW__THRESHOLD);
-  if (!r->error && m->tags && m->pair) r->error = FW_UNSUPPORTED; /* the second text's words answer a question */
+  if (!r->error && m->tags && m->pair) r->error = FW_ANSWERS; /* the words of the second text answer a question */
   if (!r->error && (m->embedding == FW_NGRAMS ? m->arch != FW_FFN : m->marked_words && m->embedding != FW_HASH))
     r->error = FW_SETTINGS;
   m->temperature = 1;

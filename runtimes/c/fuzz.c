@@ -12,7 +12,7 @@ With clang: clang -fsanitize=fuzzer,address,undefined -DFW_LIBFUZZER fuzz.c */
 #define FEATHERWEIGHT_IMPLEMENTATION
 #include "featherweight.h"
 
-enum { STATUSES = FW_KIND + 2, TOO_LARGE = FW_KIND + 1 };
+enum { STATUSES = FW_LARGE_VOCABULARY + 2, TOO_LARGE = FW_LARGE_VOCABULARY + 1 };
 static const char *const texts[] = {"A film, 2!", "Caf\xC3\xA9 na\xC3\xAFve \xE2\x82\xAC\xEF\xAC\x81 the films ", ""};
 static const size_t most_memory = (size_t)256 << 20;
 

@@ -57,7 +57,8 @@ static void open_model(Session *s, const char *path) {
   FILE *file = fopen(path, "rb");
   size_t length = 0, capacity = 1 << 16, got;
   unsigned char *bytes = room(capacity);
-  if (!file) die(path, "cannot be opened");
+  /* A name of the zoo has no dot. */
+  if (!file) die(path, strchr(path, '.') ? "cannot be opened" : "cannot be opened; models of the zoo are zoo/NAME.fwt");
   while ((got = fread(bytes + length, 1, capacity - length, file)) > 0) {
     length += got;
     if (length == capacity && !(bytes = realloc(bytes, capacity *= 2))) die("", "out of memory");

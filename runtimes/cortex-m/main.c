@@ -58,7 +58,8 @@ static int next_line(void) {
 static int failed(int status) {
   print("error: ");
   print(fw_error(status));
-  print("\n");
+  if (status == FW_MEMORY) print_figure(": make MEMORY=BYTES; enough to decode it are ", fw_needed(&model));
+  else print("\n");
   return 1;
 }
 

@@ -24,6 +24,8 @@ ROOT = FOLDER.parents[1]
 ZOO = ROOT / "zoo"
 MODULE = FOLDER / "featherweight.wasm"
 PAGE = FOLDER / "featherweight.html"
+GROUPS = {"texts": "One text", "pairs": "Two texts", "words": "Words of a text"}
+"""Kind of a model of the zoo -> its heading in the page's list. The module reads no models that answer questions."""
 COMPILE = "-target wasm32-wasi -mcpu=generic+simd128+bulk_memory -std=c99 -Wall -Wextra -Werror -Os -Xclang -Oz -c"
 LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all --compress-relocations -O2"
 
@@ -57,10 +59,12 @@ def page(models: list[Path]) -> str:
     """Return the page's HTML with the models of these files."""
     entries = []
     for path in models:
-        card = path.with_suffix(".json")
-        description = json.loads(card.read_text(encoding="utf-8"))["about"] if card.exists() else {}
-        text = base64.b64encode(path.read_bytes()).decode()
-        entries.append({"name": path.stem, "question": description.get("question"), "file": text})
+        entry = {"name": path.stem, "file": base64.b64encode(path.read_bytes()).decode()}
+        if (path_of_card := path.with_suffix(".json")).exists():
+            card = json.loads(path_of_card.read_text(encoding="utf-8"))
+            entry |= {name: card["about"][name] for name in ("title", "question")}
+            entry |= {"group": GROUPS[card["kind"]], "range": card["range"]}
+        entries.append(entry)
     # A script element ends at the first "</" in its content.
     listed = json.dumps(entries).replace("</", "<\\/")
     html = (FOLDER / "page.html").read_text(encoding="utf-8")
@@ -98,10 +102,15 @@ def main() -> None:
 
 
 def zoo_models() -> list[Path]:
-    """Return the models of the zoo that the module can read, by size: the page opens the first one when it loads."""
+    """Return the models of the zoo that the module can read, in the order of the page, which opens the first one."""
     cards = [json.loads(path.read_text(encoding="utf-8")) for path in ZOO.glob("*.json")]
-    read = [card for card in cards if card["kind"] != "answers"]
-    return [ZOO / f"{card['name']}.fwt" for card in sorted(read, key=lambda card: card["bytes"])]
+    kinds = list(GROUPS)
+    read = [
+        (kinds.index(card["kind"]), card["task"], card["bytes"], card["name"])
+        for card in cards
+        if card["kind"] in kinds
+    ]
+    return [ZOO / f"{name}.fwt" for *_, name in sorted(read)]
 
 
 def _is_whole(data: bytes) -> bool:

@@ -1,9 +1,22 @@
-// Featherweight's packed students (.fwt) in a page; docs/guide/web.md describes the functions.
-//   const model = await featherweight(wasm, file);  // the bytes of featherweight.wasm (or its Module) and of a model
-//   model.predict("a gorgeous , witty film");       // {label, probabilities}
-const featherweight = async (wasm, file) => {
-  const module = wasm instanceof WebAssembly.Module ? wasm : await WebAssembly.compile(wasm);
-  const { exports: c } = await WebAssembly.instantiate(module);
+// Featherweight's packed students (.fwt) in JavaScript; docs/guide/web.md describes the functions.
+//   const model = await load(file);            // the bytes of a model
+//   model.predict("a gorgeous , witty film");  // {label, probabilities}
+const compileBeside = async () => {
+  const url = new URL("./featherweight.wasm", import.meta.url);
+  // Node.js fetches no files.
+  if (url.protocol == "file:") return WebAssembly.compile(process.getBuiltinModule("fs").readFileSync(url));
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: ${response.status} ${response.statusText}`);
+  return WebAssembly.compile(await response.arrayBuffer());
+};
+let compiled;
+const ownModule = () => compiled ??= compileBeside().catch(error => {
+  compiled = undefined; // the next call tries again
+  throw error;
+});
+export const load = async (file, module = ownModule()) => {
+  if (file?.byteLength == null) throw new TypeError("a model is an ArrayBuffer or a Uint8Array with the bytes of its file");
+  const { exports: c } = await WebAssembly.instantiate(await module);
   const coder = new TextEncoder(), decoder = new TextDecoder();
   const bytes = (at, length) => new Uint8Array(c.memory.buffer, at, length);
   const floats = (at, length) => new Float32Array(c.memory.buffer, at, length);
@@ -12,7 +25,7 @@ const featherweight = async (wasm, file) => {
     if (!status) return;
     throw new Error(decoder.decode(bytes(c.error(status), 200)).split("\0")[0]);
   };
-  const place = at => at || check(14);
+  const place = at => at || check(13);
   const data = new Uint8Array(file.buffer ?? file, file.byteOffset, file.byteLength);
   bytes(place(c.room(data.length)), data.length).set(data);
   check(c.open(data.length));
@@ -33,7 +46,7 @@ const featherweight = async (wasm, file) => {
   const best = values => values.indexOf(Math.max(...values));
   const answer = texts => {
     const [first, second] = write(texts);
-    if (tags || texts.length != 1 + pair) check(17);
+    if (tags || texts.length != 1 + pair) check(16);
     check(c.predict(first.length, second?.length));
     return [...floats(about()[0], outputs)];
   };
@@ -48,7 +61,7 @@ const featherweight = async (wasm, file) => {
     rejects: !!rejects, temperature, threshold: threshold < 0 ? null : threshold,
     predict: (...texts) => choose(answer(texts)),
     tag: text => {
-      if (!tags) check(17);
+      if (!tags) check(16);
       const [coded] = write([text]);
       check(c.tag(coded.length));
       const [at, total] = about(), words = new Uint32Array(c.memory.buffer, at, 3 * total);

@@ -9,11 +9,12 @@ const EXAMPLES = {
   single: ["a gorgeous , witty , seductive movie ."],
   pair: ["How can I learn to cook?", "What is the best way to learn cooking?"],
   mnli: ["All of the students passed the exam.", "Some students failed the exam."],
+  "sts-b": ["A man is playing a guitar on a stage.", "A man plays the guitar."],
   tags: ["Mutations of the BRCA1 gene were found in patients with breast cancer , and aspirin caused headache ."],
 };
 const percent = value => `${(100 * value).toFixed(1)} %`;
 const signed = value => `${value < 0 ? "\u2212" : "+"}${Math.abs(100 * value).toFixed(1)}`;
-let model, opened, bytes, kind, compiled;
+let model, opened, bytes, kind;
 
 // Several passes, because browsers round their clocks.
 const timed = ask => {
@@ -56,11 +57,13 @@ const showTags = text => {
 
 const showAnswer = texts => {
   const answer = model.predict(...texts), drops = model.explain(...texts);
-  find("answer").textContent = "score" in answer ? answer.score.toFixed(3)
+  // The file's scores are from 0 to 1; those of its task may have another range.
+  const [low, high] = opened.range ?? [0, 1];
+  find("answer").textContent = "score" in answer ? (low + (high - low) * answer.score).toFixed(2)
     : (answer.labels?.join(", ") ?? answer.label) || "none of these";
   showLabels(answer.probabilities ? model.labels : [], answer.probabilities);
   const most = Math.max(0.02, ...drops.flat().map(each => Math.abs(each.drop)));
-  const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs(value).toFixed(3);
+  const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs((high - low) * value).toFixed(2);
   const title = answer.probabilities ? "percentage points of the answer's probability" : "of the score";
   find("words-title").textContent = "Which words mattered";
   find("words").replaceChildren(...drops.map(words => make("div", {}, ...words.flatMap(each => {
@@ -94,7 +97,7 @@ const show = () => {
   }
 };
 
-const size = () => `${model.name || "The model"} (task ${model.task}): ${bytes.toLocaleString("en")} bytes. `
+const size = () => `${opened.name} (task ${model.task}): ${bytes.toLocaleString("en")} bytes. `
   + `The program that reads it: ${decodedModule.length.toLocaleString("en")} bytes.`;
 
 const complain = (error, name) => {
@@ -102,18 +105,33 @@ const complain = (error, name) => {
   find("problem").hidden = false;
 };
 
-const decodedModule = decode(MODULE);
+const decodedModule = decode(MODULE), embedded = WebAssembly.compile(decodedModule);
 
-const list = () => find("model").replaceChildren(...MODELS.map((each, index) => {
-  each.data ??= decode(each.file);
-  return make("option", { value: index }, `${each.name}, ${Math.round(each.data.length / 1000)} KB`);
-}));
+const list = () => {
+  const groups = new Map();
+  MODELS.forEach((each, value) => {
+    each.data ??= decode(each.file);
+    const label = each.group ?? "Your files", shown = `${each.title ?? each.name}, ${Math.round(each.data.length / 1000)} KB`;
+    if (!groups.has(label)) groups.set(label, make("optgroup", { label }));
+    groups.get(label).append(make("option", { value }, shown));
+  });
+  find("model").replaceChildren(...groups.values());
+};
+
+// What a file without a card says about itself.
+const described = () => {
+  const inside = model.labels.filter(label => label != "O");
+  const named = model.tags ? [...new Set(inside.map(label => label.slice(2)))] : model.labels;
+  const shown = named.slice(0, 20).join(", ") + (named.length > 20 ? ` and ${named.length - 20} others` : "");
+  if (model.tags) return `Finds words of these kinds: ${shown}.`;
+  if (!model.labels.length) return "Gives a score: 0 is the lowest of its task, and 1 the highest.";
+  return `${model.multilabel ? "Any of these labels" : "One of these labels"}: ${shown}.`;
+};
 
 // A file that cannot be read is not added to the list: the chosen model is always the one that answers.
 const open = async entry => {
   try {
-    compiled ??= await WebAssembly.compile(decodedModule);
-    model = await featherweight(compiled, entry.data);
+    model = await load(entry.data, embedded);
   } catch (error) {
     find("model").value = MODELS.indexOf(opened);
     return complain(error, entry.name);
@@ -126,7 +144,7 @@ const open = async entry => {
   }
   find("model").value = MODELS.indexOf(entry);
   find("problem").hidden = true;
-  find("question").textContent = entry.question ?? "";
+  find("question").textContent = entry.question ?? described();
   find("pair").hidden = !model.pair;
   find("first-label").textContent = model.pair ? "First text" : "Text";
   const next = model.task in EXAMPLES ? model.task : model.tags ? "tags" : model.pair ? "pair" : "single";

@@ -13,7 +13,7 @@ from own_task import NAMES, WORLD, WRITERS, own_task, write_csv, write_parquet, 
 from common.data.prepare import prepare
 from common.data.readers.records import MAX_CHARACTERS
 from common.data.readers.tables import read_source
-from common.data.tasks import load_task
+from common.data.tasks import Source, load_task
 from common.data.text import normalise
 from common.errors import UserError
 from common.store.workspace import Workspace
@@ -231,3 +231,29 @@ def test_rows_of_other_sources_are_left_out_but_rows_keep_their_numbers(tmp_path
     assert split.sentence1 == ["a", "c"]
     assert split.labels.tolist() == [1, 0]
     assert split.source_rows.tolist() == [0, 2]
+
+
+def test_files_in_another_encoding(tmp_path):
+    text = "review,verdict\ncaf\u00e9 \u201cfine\u201d,thumbs up\n"
+    path = tmp_path / "r.csv"
+    path.write_bytes(text.encode("windows-1252"))
+    task = own_task(tmp_path, [("fine", NAMES[0])])
+    with pytest.raises(UserError, match=r"line 2: not UTF-8 .*: give --encoding windows-1252, or save it as UTF-8"):
+        read_source(path, task)
+    for name in ("windows-1252", "CP1252"):
+        source = Source(files={}, encoding=name)
+        (read,) = read_source(path, task.model_copy(update={"source": source})).sentence1
+        assert read == "caf\u00e9 \u201cfine\u201d"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert len(read_source(path, task.model_copy(update={"source": Source(files={}, encoding="UTF-8")}))) == 1
+    path.write_bytes(b"review,verdict\n\x81,thumbs up\n")
+    with pytest.raises(UserError, match="line 2: not cp1252 text"):
+        read_source(path, task.model_copy(update={"source": Source(files={}, encoding="windows-1252")}))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("utf-16", "convert others, such as UTF-16"), ("latin-15x", "not an encoding of texts")]
+)
+def test_encodings_that_cannot_be_read(name, message):
+    with pytest.raises(ValueError, match=message):
+        Source(files={}, encoding=name)

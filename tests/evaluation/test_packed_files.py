@@ -39,13 +39,13 @@ def its_zoo(packed, monkeypatch):
 
 
 def scored(place, model, **given):
-    settings = {"task": "sst-2", "workspace": place[0], "cpu": True, "packed": True, **given}
+    settings = {"task": "sst-2", "workspace": place[0], "cpu": True, **given}
     return evaluate(EvaluateSettings(model_name=str(model), **settings))
 
 
 def test_a_packed_file_is_scored_as_its_student(packed):
     _, name, folder = packed
-    (whole,) = scored(packed, name, packed=False)
+    (whole,) = scored(packed, name)
     for model in ("first-1k", folder / "first-1k.fwt"):
         (row,) = scored(packed, model)
         assert (row["model"], row["stage"], row["metrics"]) == ("first-1k", "packed", whole["metrics"])
@@ -72,7 +72,7 @@ def test_the_c_runtime_scores_and_answers_as_numpy(packed, c_library, tmp_path, 
 
 
 def test_the_c_runtime_times_a_student(packed, c_library):
-    (row,) = scored(packed, packed[1], packed=False, time=True, runtime="c")
+    (row,) = scored(packed, packed[1], time=True, runtime="c")
     assert row["speed"]["runtime"] == "c"
     assert row["speed"]["peak_memory"] > 0
 
@@ -134,7 +134,7 @@ def test_a_model_of_the_workspace_comes_first(packed, monkeypatch, capsys):
         with pytest.raises(UserError, match=r"several tasks \(qqp, sst-2\) have a model named 'tiny-bert'"):
             ask(packed, monkeypatch, capsys, model="tiny-bert")
         with pytest.raises(UserError, match=r"tiny-bert\.fwt: no such file; run: python compress\.py"):
-            scored(packed, "tiny-bert")
+            scored(packed, "tiny-bert", packed=True)
     finally:
         (folder / "tiny-bert.fwt").unlink()
 
@@ -153,7 +153,6 @@ def test_predict_names_the_nearest_model_of_workspace_and_zoo(packed, monkeypatc
             r"no model 'first-2k' in .*; it is not in the zoo either; did you mean first-1k\? \(zoo: first-1k\)",
         ),
         ({"model": "../zoo/first-1k"}, "no model"),
-        ({"model": "first-1k", "packed": False}, "first-1k is a packed file: score it with --packed"),
         ({"model": "first-1k", "task": "qqp"}, r"first-1k\.fwt was trained for task sst-2, not qqp"),
         ({"model": "nothing.fwt"}, r"nothing\.fwt: no such file"),
     ],
@@ -170,7 +169,7 @@ def test_a_packed_file_is_scored_without_pytorch(packed):
         "try: runpy.run_path(sys.argv[0], run_name='__main__')\n"
         "finally: print('torch' in sys.modules, file=sys.stderr)"
     )
-    words = ["evaluate.py", "--task", "sst-2", "--workspace", workspace, "--packed"]
+    words = ["evaluate.py", "--task", "sst-2", "--workspace", workspace]
     command = [sys.executable, "-c", code, *words, "--model-name", folder / "first-1k.fwt"]
     environment = tiny.environment(PYTHONPATH=str(tiny.ROOT))
     done = subprocess.run(list(map(str, command)), cwd=tiny.ROOT, env=environment, capture_output=True, text=True)

@@ -26,7 +26,7 @@ def write(folder, templates=TEMPLATES, groups=GROUPS):
 
 
 def probed(path, task="sst-2", model="sst-2-12k", **given):
-    return probe(EvaluateSettings(task=task, model_name=model, packed=True, probe=path, **given))
+    return probe(EvaluateSettings(task=task, model_name=model, probe=path, **given))
 
 
 def test_differences_are_those_of_the_models_probabilities(tmp_path):

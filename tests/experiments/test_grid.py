@@ -211,6 +211,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path):
         ({"settings": {"task": "sst-2", "epoch": 2}}, [], "no job has a setting 'epoch'; did you mean epochs"),
         ({"settings": {}}, [], "no task is given"),
         ({"table": {"rows": ["alpha"]}}, [], "table.columns is required"),
+        ({"table": {"rows": ["alpha"], "colums": ["seed"]}}, [], "unknown setting .table.colums."),
         ({"rules": [{"when": {"metod": "labels"}, "skip": True}]}, [], "'metod' is neither an axis nor a setting"),
         ({"rules": [{"when": {"method": "label"}, "skip": True}]}, [], "axis method has no value 'label'; did you"),
         ({"rules": [{"when": {"student_arch": "ffm"}, "skip": True}]}, [], "student_arch cannot be 'ffm'"),

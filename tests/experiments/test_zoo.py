@@ -58,6 +58,7 @@ def test_a_card_describes_its_file(card):
     assert (card.bytes, card.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     model, task = load(card.name), load_task(card.task)
     assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
+    assert card.range == task.range
     kinds = {"tags": "words", "answers": "answers"}
     assert card.kind == kinds.get(model.kind, "pairs" if model.pair else "texts")
     assert set(card.test) == set(task.test_splits)
@@ -105,7 +106,14 @@ def _line(card):
 @pytest.fixture
 def zoo(tmp_path):
     """An empty zoo with notes on sst-2."""
-    notes = {"question": "Good?", "data": "tiny", "source": "here", "licence": "none", "limits": ["tests"]}
+    notes = {
+        "title": "Films",
+        "question": "Good?",
+        "data": "tiny",
+        "source": "here",
+        "licence": "none",
+        "limits": ["tests"],
+    }
     (tmp_path / "zoo").mkdir()
     (tmp_path / "zoo" / "tasks.yaml").write_text(yaml.safe_dump({"sst-2": notes}))
     return tmp_path / "zoo"
@@ -212,7 +220,7 @@ def test_what_cannot_be_published_is_refused(workspace, zoo, given, words):
 
 def test_a_task_without_notes_is_refused(workspace, zoo):
     (zoo / "tasks.yaml").write_text("{}")
-    with pytest.raises(UserError, match=r"tasks\.yaml: has no notes on sst-2 \(question, data"):
+    with pytest.raises(UserError, match=r"tasks\.yaml: has no notes on sst-2 \(title, question, data"):
         publish(settings(workspace, zoo, model="6, teacher"), "g")
 
 

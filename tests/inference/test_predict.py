@@ -278,8 +278,13 @@ def test_a_closed_stdout_is_not_an_error(files):
 def test_mistakes_are_one_line_and_exit_code_2(files):
     command = [sys.executable, str(tiny.ROOT / "predict.py"), "--model", str(files["single"])]
     done = subprocess.run(command, input=b"good\n\xff\n", capture_output=True, timeout=60, env=tiny.environment())
-    message = b"error: stdin line 2: not UTF-8 text (invalid start byte); save it as UTF-8\n"
+    message = b"error: stdin line 2: not UTF-8 text (invalid start byte); give its --encoding, or save it as UTF-8\n"
     assert (done.returncode, done.stderr) == (2, message)
+
+
+def test_input_in_another_encoding(files, ask):
+    (line,) = ask(files["single"], "na\u00efve \u201c\n".encode("cp1252"), encoding="windows-1252").splitlines()
+    assert line == ask(files["single"], "na\u00efve \u201c\n".encode()).rstrip("\n")
 
 
 def test_a_damaged_file_is_refused(files, ask, tmp_path):

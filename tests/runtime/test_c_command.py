@@ -149,3 +149,22 @@ def test_many_long_lines_grow_the_workspace(tmp_path):
     assert run("predict", path, lines="".join(f"{text}\n" for text in texts).encode()).splitlines() == model.predict(
         texts
     )
+
+
+def test_names_of_the_zoo_are_not_known(tmp_path):
+    message = "error: sst-2-12k: cannot be opened; models of the zoo are zoo/NAME.fwt\n"
+    assert run("predict", "sst-2-12k", status=2) == message
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines", "message"),
+    [
+        ("FW_WINDOW=64", b"", "sst-2-12k.fwt: the header needs a larger FW_WINDOW than that of this build"),
+        ("FW_ASCII", b"caf\xc3\xa9\n", "line 1: the text is not ASCII: a build with FW_ASCII reads no other"),
+    ],
+)
+def test_a_small_build_names_the_setting_that_refuses(setting, lines, message):
+    command = [c_runtime.built("fwt", f"CFLAGS=-D{setting}"), "predict", zoo_file("sst-2-12k")]
+    done = subprocess.run(command, input=lines, capture_output=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.decode().endswith(f"{message}\n")

@@ -64,23 +64,24 @@ def check(lines, texts):
 
 @pytest.fixture(scope="module", params=["", "1"], ids=["unicode", "ascii"])
 def program(request, tmp_path_factory):
-    """(path of the program for a Cortex-M4, whether it reads ASCII only)."""
+    """(variables of make that build the program for a Cortex-M4, its path, whether it reads ASCII only)."""
     for tool in ("arm-none-eabi-gcc", "make"):
         if not shutil.which(tool):
             pytest.skip(f"no compiler for Cortex-M: {tool} is not found")
     path = tmp_path_factory.mktemp("cortex-m") / "featherweight.elf"
-    run("make", "-s", "-C", FOLDER / "cortex-m", f"OUT={path}", f"ASCII={request.param}")
-    return path, bool(request.param)
+    variables = (f"OUT={path}", f"ASCII={request.param}")
+    run("make", "-s", "-C", FOLDER / "cortex-m", *variables)
+    return variables, path, bool(request.param)
 
 
 def test_a_cortex_m4_answers_in_64_kb(program):
     """Its linker script has 64 KB of memory; the stack, at the start of it, faults where it is too small."""
     if not shutil.which("qemu-system-arm"):
         pytest.skip("qemu-system-arm is not found")
-    path, ascii_only = program
+    variables, path, ascii_only = program
     texts = [text for text in TEXTS if text.isascii() or not ascii_only]
     lines = "".join(f"{text}\n" for text in texts).encode()
-    printed = run("make", "-s", "-C", FOLDER / "cortex-m", "run", f"OUT={path}", input=lines).splitlines()
+    printed = run("make", "-s", "-C", FOLDER / "cortex-m", "run", *variables, input=lines).splitlines()
     check(printed[1 : 1 + len(texts)], texts)
     figures = {name: int(value) for name, value in (line.split("\t") for line in printed[:1] + printed[-4:])}
     assert 0 < figures["bytes of the model in memory"] < figures["bytes to decode it"] < RAM
@@ -93,8 +94,8 @@ def test_a_cortex_m4_answers_in_64_kb(program):
 def test_lines_that_it_cannot_read_are_refused(program):
     if not shutil.which("qemu-system-arm"):
         pytest.skip("qemu-system-arm is not found")
-    path, ascii_only = program
-    command = ["make", "-s", "-C", FOLDER / "cortex-m", "run", f"OUT={path}"]
+    variables, _, ascii_only = program
+    command = ["make", "-s", "-C", FOLDER / "cortex-m", "run", *variables]
     wrong = {b"x" * 600: b"error: the text needs a larger workspace"}
     wrong[b"a caf\xc3\xa9" if ascii_only else b"a caf\xe9"] = b"error: the text is not " + (
         b"ASCII" if ascii_only else b"UTF-8"

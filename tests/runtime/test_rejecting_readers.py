@@ -21,9 +21,9 @@ LINES = [text for text in map(tidy, TEXTS) if text.isprintable()]
 NODE = shutil.which("node")
 SCRIPT = """
 import { readFileSync } from "node:fs";
-const [wasm, wrapper, file, texts] = process.argv.slice(1);
-const featherweight = new Function(`${readFileSync(wrapper, "utf8")}; return featherweight;`)();
-const model = await featherweight(readFileSync(wasm), readFileSync(file));
+const [wrapper, file, texts] = process.argv.slice(1);
+const { load } = await import(wrapper);
+const model = await load(readFileSync(file));
 console.log(JSON.stringify([model.rejects, model.threshold, JSON.parse(texts).map(text => model.predict(text).label)]));
 """
 
@@ -80,7 +80,7 @@ def test_the_module(path):
 @pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="no Node.js here")
 def test_the_wrapper(path):
-    command = [NODE, "--input-type=module", "-e", SCRIPT, "--", web_module.MODULE, web_module.WRAPPER, path]
+    command = [NODE, "--input-type=module", "-e", SCRIPT, "--", web_module.WRAPPER, path]
     done = subprocess.run([*command, json.dumps(LINES)], capture_output=True, text=True, check=True, timeout=60)
     model = load(path)
     assert json.loads(done.stdout) == [True, model.threshold, model.predict(LINES)]

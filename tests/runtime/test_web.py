@@ -62,8 +62,8 @@ def check(path):
 
 
 def test_it_is_small():
-    assert web_module.MODULE.stat().st_size <= 60_000
-    assert web_module.WRAPPER.stat().st_size <= 4_000
+    assert web_module.MODULE.stat().st_size <= 61_000
+    assert web_module.WRAPPER.stat().st_size <= 4_600
 
 
 @pytest.mark.slow
@@ -132,8 +132,6 @@ def test_the_page_is_built_of_packed_files_only(tmp_path):
 
 
 PROBE = """
-<pre id="result"></pre>
-<script>
 const probe = async () => {
   const type = (id, text) => { find(id).value = text; find(id).dispatchEvent(new Event("input")); };
   const choose = async index => { find("model").value = index; await find("model").onchange(); };
@@ -150,13 +148,18 @@ const probe = async () => {
   await openFile(new File([decode(MODELS[0].file).subarray(0, 5000)], "broken.fwt"));
   const refused = [find("problem").textContent, find("model").value, find("model").length];
   await openFile(new File([decode(MODELS[0].file)], "mine.fwt"));
-  const opened = [find("problem").hidden, find("model").value, model.name];
+  const opened = [find("problem").hidden, find("model").value, model.name, find("question").textContent];
+  const listed = [...document.querySelectorAll("optgroup")].map(
+    group => [group.label, ...[...group.children].map(each => each.textContent)]);
+  await choose(2);
+  const score = [find("answer").textContent, model.predict(find("first").value, find("second").value).score];
   find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags, facts, problem,
-    refused, opened, wide: document.scrollingElement.scrollWidth}))));
+    refused, opened, listed, score, wide: document.scrollingElement.scrollWidth}))));
 };
 const wait = () => model ? probe() : setTimeout(wait, 20);
 wait();
 </script>
+<pre id="result"></pre>
 """
 
 
@@ -170,10 +173,11 @@ def test_the_page_has_all_models_of_the_zoo_but_those_that_answer_questions():
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_the_page_in_a_browser(tmp_path):
-    html = web_module.builder()["page"]([zoo_file("sst-2-12k"), zoo_file("bc2gm")])
+    html = web_module.builder()["page"](list(map(zoo_file, ("sst-2-12k", "bc2gm", "sts-b-400k"))))
     asked = ["a gorgeous , witty film", "d\u00e9j\u00e0 vu \u2603", "dull dull dull"]
     probe = PROBE.replace("TEXTS", json.dumps(asked))
-    (tmp_path / "page.html").write_text(html.replace("</body>", probe + "</body>"), encoding="utf-8")
+    assert html.count("</script>") == 1
+    (tmp_path / "page.html").write_text(html.replace("</script>", probe), encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1000,900"]
     flags += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=300000", "--dump-dom"]
     command = [BROWSER, *flags, (tmp_path / "page.html").as_uri()]
@@ -199,7 +203,16 @@ def test_the_page_in_a_browser(tmp_path):
     assert f"{zoo_file('bc2gm').stat().st_size:,} bytes" in result["facts"]
     # What cannot be read is not listed: the model that answers stays the one that is chosen.
     truncated = "the file's length is not the one it says: truncated, or something was appended"
-    assert result["refused"] == [f"broken.fwt: {truncated}", "1", 2]
-    assert result["opened"] == [True, "2", "sst-2-12k"]
+    assert result["refused"] == [f"broken.fwt: {truncated}", "1", 3]
+    assert result["opened"] == [True, "3", "sst-2-12k", "One of these labels: negative, positive."]
+    assert result["listed"] == [
+        ["One text", "Film reviews, positive or negative, 12 KB"],
+        ["Words of a text", "Names of genes and proteins, 198 KB"],
+        ["Two texts", "How similar, 0 to 5, 344 KB"],
+        ["Your files", "mine.fwt, 12 KB"],
+    ]
+    shown, score = result["score"]
+    assert float(shown) == pytest.approx(5 * score, abs=0.006)
+    assert 1 < float(shown) < 5
     assert result["wide"] <= 1000
     assert "CONSOLE" not in done.stderr

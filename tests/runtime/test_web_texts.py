@@ -11,10 +11,9 @@ import web_module
 NODE = shutil.which("node")
 SCRIPT = """
 import { readFileSync } from "node:fs";
-const [wasm, wrapper, ...files] = process.argv.slice(1);
-const featherweight = new Function(`${readFileSync(wrapper, "utf8")}; return featherweight;`)();
-const load = file => featherweight(readFileSync(wasm), readFileSync(file));
-const [single, pair, tags] = await Promise.all(files.map(load));
+const [wrapper, ...files] = process.argv.slice(1);
+const { load } = await import(wrapper);
+const [single, pair, tags] = await Promise.all(files.map(file => load(readFileSync(file))));
 const tried = ask => {
   try { return ask() && "an answer"; } catch (error) { return `${error.name}: ${error.message}`; }
 };
@@ -35,7 +34,7 @@ OTHER_KIND = "Error: the model reads another kind of input: one text, two texts,
 def test_what_is_not_a_string_is_refused(tmp_path):
     kinds = ({}, {"pair": True}, {"kind": "tags"})
     files = [made.write_packed(made.write_student(tmp_path / str(i), "conv", "char", **kinds[i])) for i in range(3)]
-    command = [NODE, "--input-type=module", "-e", SCRIPT, "--", web_module.MODULE, web_module.WRAPPER, *files]
+    command = [NODE, "--input-type=module", "-e", SCRIPT, "--", web_module.WRAPPER, *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [

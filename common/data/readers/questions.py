@@ -34,7 +34,7 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     questions: list[str] = []
     contexts: list[str] = []
     answers: list[list[tuple[int, int]]] = []
-    for place, context, asked in _paragraphs(path):
+    for place, context, asked in _paragraphs(path, task.source.encoding):
         check()
         try:
             if len(context) > MAX_CHARACTERS:
@@ -60,10 +60,10 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
     return Split(questions, contexts, spans, np.arange(len(questions)), ANSWERS)
 
 
-def _paragraphs(path: Path) -> Iterator[tuple[str, str, list[Any]]]:
+def _paragraphs(path: Path, encoding: str) -> Iterator[tuple[str, str, list[Any]]]:
     """Yield the place of each paragraph in a file, its context and its questions."""
     try:
-        whole = json.loads(decoded(path.read_bytes(), str(path)))
+        whole = json.loads(decoded(path.read_bytes(), str(path), encoding=encoding))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error})") from None
     place = ""

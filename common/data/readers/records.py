@@ -21,6 +21,7 @@ import pydantic
 from common.config import nearest
 from common.data.text import normalise
 from common.errors import UserError
+from common.reading import UTF_8
 from common.stopping import check
 
 MAX_CHARACTERS = 200_000
@@ -130,10 +131,10 @@ def _check_has(where: str, kind: str, name: str, names: Iterable[str], none: str
         raise UserError(f"{where}: no {kind} {name!r} (found {shown[:500]}){nearest(name, names)}")
 
 
-def read_lines(stream: BinaryIO, where: str) -> Lines:
+def read_lines(stream: BinaryIO, where: str, encoding: str = UTF_8) -> Lines:
     """Yield the lines of a stream as text. where: what messages call the stream.
 
-    Raises UserError for a line that is not UTF-8, or too long to be text; KeyboardInterrupt after a request to stop.
+    Raises UserError for a line in another encoding, or too long to be text; KeyboardInterrupt after a request to stop.
     """
     for number in itertools.count(1):
         raw = stream.readline(CELL_LIMIT)
@@ -142,27 +143,28 @@ def read_lines(stream: BinaryIO, where: str) -> Lines:
             return
         if len(raw) == CELL_LIMIT and not raw.endswith(b"\n"):
             raise UserError(f"{where} line {number}: longer than {CELL_LIMIT:,} bytes; is this a text file?")
-        yield number, decoded(raw, f"{where} line {number}", number == 1)
+        yield number, decoded(raw, f"{where} line {number}", number == 1, encoding)
 
 
-def decoded(data: bytes, where: str, first: bool = True) -> str:
-    """Return UTF-8 as text, without a mark at its start if these are the first bytes of a file.
+def decoded(data: bytes, where: str, first: bool = True, encoding: str = UTF_8) -> str:
+    """Return bytes as text, UTF-8 without a mark at its start if these are the first bytes of a file.
 
     Raises UserError, which names UTF-16 and Windows-1252 if the bytes look like these.
     """
+    if encoding != UTF_8:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: not {encoding} text ({error.reason}); give its --encoding") from None
     marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     if first and (data.startswith(marks) or 4 * data.count(0) >= len(data) > 0):
-        raise UserError(f"{where}: not UTF-8 text{_conversion('UTF-16')}")
+        raise UserError(f"{where}: not UTF-8 text; it looks like UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     try:
         return data.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
         western = 4 * sum(byte > 127 for byte in data) <= len(data)
-        hint = _conversion("WINDOWS-1252") if western else "; save it as UTF-8"
-        raise UserError(f"{where}: not UTF-8 text ({error.reason}){hint}") from None
-
-
-def _conversion(encoding: str) -> str:
-    return f"; it looks like {encoding}: save it as UTF-8, or convert it (iconv -f {encoding} -t UTF-8)"
+        hint = "it looks like windows-1252: give --encoding windows-1252" if western else "give its --encoding"
+        raise UserError(f"{where}: not UTF-8 text ({error.reason}); {hint}, or save it as UTF-8") from None
 
 
 def read_table(

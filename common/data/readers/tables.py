@@ -36,7 +36,7 @@ from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
 from common.progress import say
-from common.reading import regular_file, unreadable
+from common.reading import UTF_8, regular_file, unreadable
 from common.stopping import check
 
 TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
@@ -73,7 +73,9 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
     read_label = _label_reader(task, unknown, task.label_separator if suffix in JOINED_SUFFIXES else None)
     labels, rows = [], []
     cut = 0
-    records = read_rows(path, suffix, [*columns.values(), *where], task.source.header, task.source.kind != "files")
+    source = task.source
+    asked = [*columns.values(), *where]
+    records = read_rows(path, suffix, asked, source.header, source.kind != "files", source.encoding)
     for number, (line, cells) in enumerate(records):
         check()
         try:
@@ -192,7 +194,14 @@ def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str
     return columns
 
 
-def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...] = (), literal: bool = False) -> Rows:
+def read_rows(
+    path: Path,
+    kind: str,
+    columns: list[str],
+    header: tuple[str, ...] = (),
+    literal: bool = False,
+    encoding: str = UTF_8,
+) -> Rows:
     """Yield the columns' values of each row.
 
     header: names of the columns of a file without a header line; literal: whether quotes in a TSV are text. Raises
@@ -202,7 +211,7 @@ def read_rows(path: Path, kind: str, columns: list[str], header: tuple[str, ...]
         yield from _parquet_rows(path, columns)
         return
     with path.open("rb") as file:
-        lines = read_lines(file, str(path))
+        lines = read_lines(file, str(path), encoding)
         if kind == ".txt":
             yield from ((number, [text]) for number, text in lines if text.strip())
         elif kind == ".jsonl":

@@ -26,7 +26,9 @@ def tagged_split(path: Path, task: Task, labelled: bool = True) -> Split:
     with a space in it, and a file without words.
     """
     with path.open("rb") as file:
-        return _split_of(path, read_lines(file, str(path)), dict(zip(task.values, task.labels, strict=True)))
+        return _split_of(
+            path, read_lines(file, str(path), task.source.encoding), dict(zip(task.values, task.labels, strict=True))
+        )
 
 
 def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]) -> Split:

@@ -11,9 +11,10 @@ from common.data.split import Split
 from common.data.tasks import Task
 from common.kinds.multilabel import JOINED_BY
 from compression.analysis.pictures import COLOURS, svg_markup
+from compression.evaluation.label_scores import label_scores
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.evidence import evidence
-from compression.experiments.fit.result import Analysis, Answered, FitResult, LabelScore, Mistake
+from compression.experiments.fit.result import Analysis, Answered, FitResult, Mistake
 from compression.experiments.report import write_report
 from compression.experiments.report.page import Extension
 from compression.experiments.report.record import ExperimentRecord
@@ -34,7 +35,7 @@ _THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 def analyse(task: Task, split: Split, predictions: Predictions, model: Classifier) -> Analysis:
     """Return the analysis of a model's predictions for a split's rows."""
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+    from sklearn.metrics import confusion_matrix
 
     rows = np.flatnonzero(predictions.labelled)
     if task.kind.by_word or task.kind.always_pairs or not len(rows):
@@ -43,13 +44,11 @@ def analyse(task: Task, split: Split, predictions: Predictions, model: Classifie
     if predictions.probabilities is None:
         errors = np.abs(labels - choices)
         return Analysis(mistakes=_mistakes(task, split, predictions, rows[np.argsort(-errors, kind="stable")]))
-    indices = np.arange(len(task.labels))
-    scored = precision_recall_fscore_support(labels, choices, labels=indices, zero_division=0.0)
     words = evidence(model, list(zip(*split.sentences(), strict=True)))
     per_label = [
-        LabelScore(label=label, precision=precision, recall=recall, f1=f1, rows=count, words=words.get(label, ()))
-        for label, precision, recall, f1, count in zip(task.labels, *scored, strict=True)
+        one.model_copy(update={"words": words.get(one.label, ())}) for one in label_scores(task, labels, choices)
     ]
+    indices = np.arange(len(task.labels))
     counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
     probabilities, right = predictions.probabilities[rows], predictions.right[rows]
     order = np.argsort(-probabilities, kind="stable")

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.config import Settings
 from common.store.files import whole_file
+from compression.evaluation.label_scores import LabelScore
 from compression.experiments.commands import packed_commands
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Trained
@@ -49,20 +50,6 @@ class Packed(Settings):
     """Path of the packed file given by --output, or the one in the workspace."""
     bytes: int
     sha256: str
-
-
-class LabelScore(Settings):
-    """How well one label is predicted, in [0, 1].
-
-    rows: that have the label; words: of the test rows, that speak most for it.
-    """
-
-    label: str
-    precision: float
-    recall: float
-    f1: float
-    rows: int
-    words: tuple[str, ...] = ()
 
 
 class Mistake(Settings):

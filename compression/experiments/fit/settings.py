@@ -9,6 +9,7 @@ from common.config import Bytes, OneOrMore, Settings
 from common.data.readers.records import Delimiter
 from common.errors import UserError
 from common.kinds.registry import KINDS
+from common.reading import UTF_8, Encoding
 from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
 from common.teachers.settings import is_fairseq
@@ -45,6 +46,8 @@ class FitFlags(WorkspaceSettings):
     """Delimiter of a CSV or TSV; unset: the likeliest of , ; tab |, in a TSV a tab."""
     header: bool = True
     """The first line of a CSV or TSV has the columns' names; else they are called 1, 2, ..."""
+    encoding: Encoding = UTF_8
+    """Encoding of the files, such as windows-1252; Parquet files have none."""
     symmetric: bool = False
     """The order of a pair's texts does not matter."""
     teacher_file: Path | None = None

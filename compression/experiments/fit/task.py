@@ -21,6 +21,7 @@ from common.kinds.iob import as_iob
 from common.kinds.registry import ANSWERS, LABELS, MULTILABEL, TAGS
 from common.seeds import derive
 from common.store.files import whole_file, write_json, write_text
+from compression.evaluation.label_scores import METRICS_OF_LABELS
 from compression.experiments.fit.contents.by_word import (
     as_squad,
     some_unanswerable,
@@ -98,7 +99,7 @@ def write_task(
         "kind": contents.kind,
         **({"range": list(contents.range)} if contents.range else {}),
         **({"labels": list(contents.labels)} if contents.labels else {}),
-        **({"metrics": ["accuracy", "f1_macro"]} if contents.kind == LABELS.name else {}),
+        **({"metrics": list(METRICS_OF_LABELS)} if contents.kind == LABELS.name else {}),
         **({"unanswerable": True} if contents.kind == ANSWERS.name and some_unanswerable(contents.values) else {}),
         **({"columns": columns} if suffix == ".parquet" else {}),
         "source": {"files": files},

@@ -298,15 +298,34 @@ def test_unused_columns_of_parquet_may_hold_anything(tmp_path, unused):
     [
         (lines(("text", "label"), ROWS).encode("utf-16"), "line 1: not UTF-8 text; it looks like UTF-16: save it as"),
         (lines(("text", "label"), ROWS).encode("utf-16-le"), "line 1: not UTF-8 text; it looks like UTF-16"),
-        (lines(("text", "label"), [*ROWS, ("ein schöner Film für uns", "good")]).encode("cp1252"), "like WINDOWS-1252"),
-        (lines(("text", "label"), [*ROWS, ("un film “très” long", "good")]).encode("cp1252"), "like WINDOWS-1252"),
-        (lines(("text", "label"), [*ROWS, ("这家店的窗户和早餐", "好")]).encode("gbk"), r"byte\); save it as UTF-8$"),
+        (
+            lines(("text", "label"), [*ROWS, ("ein schöner Film für uns", "good")]).encode("cp1252"),
+            "like windows-1252: give --encoding windows-1252",
+        ),
+        (
+            lines(("text", "label"), [*ROWS, ("un film “très” long", "good")]).encode("cp1252"),
+            "like windows-1252: give --encoding windows-1252",
+        ),
+        (
+            lines(("text", "label"), [*ROWS, ("这家店的窗户和早餐", "好")]).encode("gbk"),
+            r"byte\); give its --encoding, or save it as UTF-8$",
+        ),
     ],
 )
 def test_other_encodings_are_named(tmp_path, content, message):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "gbk", "shift_jis"])
+def test_files_in_other_encodings_are_read(tmp_path, encoding):
+    word = {"cp1252": "sch\u00f6n", "gbk": "\u65e9\u9910", "shift_jis": "\u8868\u80fd"}[encoding]
+    rows = [(f"{text} {word}", label) for text, label in ROWS]
+    (tmp_path / "a.csv").write_bytes(lines(("text", "label"), rows).encode(encoding))
+    (tmp_path / "more.csv").write_bytes(lines(("text", "label"), rows[:20]).encode(encoding))
+    contents = read(tmp_path / "a.csv", encoding=encoding, test=tmp_path / "more.csv")
+    assert all(word in text for text, _ in [*contents.values, *contents.test])
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from page_rows import row
 
 from common.data.split import Split
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
+from compression.evaluation.label_scores import LabelScore
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.evidence import evidence
 from compression.experiments.fit.page import analyse, write_fit_report
-from compression.experiments.fit.result import Analysis, FitResult, LabelScore, Packed
+from compression.experiments.fit.result import Analysis, FitResult, Packed
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Candidate, Trained
 from compression.experiments.report.record import ExperimentRecord

@@ -30,7 +30,9 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
     """
     if not settings.has_answers:
         return table, settings, None
-    source = read_any(settings.teacher_file, settings.seed) if settings.teacher_file else table
+    source = table
+    if settings.teacher_file:
+        source = read_any(settings.teacher_file, settings.seed, encoding=settings.encoding)
     column = named_columns(source, "--teacher-column", [settings.teacher_column]) if settings.teacher_column else ()
     if source is table:
         table = _of_columns(table, [name for name in table.header if name not in column])

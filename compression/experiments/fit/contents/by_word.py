@@ -76,7 +76,7 @@ def words_in_lines(path: Path, settings: FitSettings) -> LabelledWords | None:
     if suffix not in (*TAGGED_SUFFIXES, *JOINED_SUFFIXES) or settings.kind not in ("auto", TAGS.name):
         return None
     with at_once(), path.open("rb") as file:
-        start = list(itertools.islice(read_lines(file, str(path)), _EXAMINED))
+        start = list(itertools.islice(read_lines(file, str(path), settings.encoding), _EXAMINED))
         if not _has_tags(start):
             if suffix in JOINED_SUFFIXES:
                 return None
@@ -87,7 +87,7 @@ def words_in_lines(path: Path, settings: FitSettings) -> LabelledWords | None:
             )
         file.seek(0)
         rows, left_out, notes = [], [], ()
-        for text in lines_of_texts(read_lines(file, str(path))):
+        for text in lines_of_texts(read_lines(file, str(path), settings.encoding)):
             try:
                 rows.append(tuple(zip(*(word_and_tag(line) for _, line in text), strict=True)))
             except UserError as error:
@@ -197,9 +197,8 @@ def questions_in_json(path: Path, settings: FitSettings) -> LabelledWords | None
             return None
         if path.stat().st_size > 4 * MOST_BYTES:
             raise UserError(f"{path}: questions of more than {4 * MOST_BYTES:,} bytes; save a part of them")
-        split = questions_split(
-            path, Task(name="questions", kind=ANSWERS.name, unanswerable=True, source=Source(files={}))
-        )
+        source = Source(files={}, encoding=settings.encoding)
+        split = questions_split(path, Task(name="questions", kind=ANSWERS.name, unanswerable=True, source=source))
     spans = [tuple((int(start), int(end)) for start, end in row if start >= 0) for row in split.labels]
     rows = zip(split.sentence1, split.sentence2 or (), spans, strict=True)
     return _with_questions([(question, context, answers or None) for question, context, answers in rows], [])

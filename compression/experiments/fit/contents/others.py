@@ -53,6 +53,7 @@ def with_others(contents: FileContents, settings: FitSettings) -> FileContents:
 def _read(settings: FitSettings) -> Table:
     path = settings.other
     if kind_of(regular_file(path)) != ".txt":
-        return read_any(path, settings.seed)
+        return read_any(path, settings.seed, encoding=settings.encoding)
     with path.open("rb") as file:
-        return Table(path, ["text"], [[line.strip()] for _, line in read_lines(file, str(path))])
+        lines = read_lines(file, str(path), settings.encoding)
+        return Table(path, ["text"], [[line.strip()] for _, line in lines])

@@ -42,7 +42,9 @@ def read_contents(settings: FitSettings) -> FileContents:
         words = words_in_lines(path, settings) or questions_in_json(path, settings)
         if words:
             return words
-        table = read_any(path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns)
+        table = read_any(
+            path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns, settings.encoding
+        )
         if words := words_in_columns(table, settings):
             return words
         return with_lists(table, settings.label) if len(settings.label) > 1 else table

@@ -29,7 +29,7 @@ from common.data.readers.records import (
 from common.data.readers.tables import JOINED_SUFFIXES, TABLES, open_parquet
 from common.data.text import normalise
 from common.errors import UserError
-from common.reading import regular_file
+from common.reading import UTF_8, regular_file
 from common.seeds import derive
 from common.stopping import at_once, check
 from common.tables import human_bytes
@@ -63,12 +63,13 @@ def read_any(
     delimiter: str | None = None,
     header: bool = True,
     columns: Sequence[str] = (),
+    encoding: str = UTF_8,
 ) -> Table:
     """Return the rows of a file, or a sample of them if it is larger than `most_bytes`.
 
     delimiter: of a CSV or TSV, None for the likeliest; header: whether these have a header line, else columns are
-    called 1, 2, ...; columns: those that are needed, if they are known. Raises UserError for a missing, damaged or
-    empty file, or one of an unknown kind.
+    called 1, 2, ...; columns: those that are needed, if they are known; encoding: of text files. Raises UserError for a
+    missing, damaged or empty file, or one of an unknown kind.
     """
     size, kind = regular_file(path).stat().st_size, kind_of(path)
     if kind not in (*JOINED_SUFFIXES, ".jsonl", ".parquet"):
@@ -81,11 +82,11 @@ def read_any(
             table = _read_parquet(path, size, most_bytes, rng, columns)
         else:
             with path.open("rb") as file:
-                lines, opened = read_lines(file, str(path)), None
+                lines, opened = read_lines(file, str(path), encoding), None
                 if kind != ".jsonl":
                     opened = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
                 if size > most_bytes:
-                    table = _sample(path, file, opened, size, most_bytes, rng)
+                    table = _sample(path, file, opened, size, most_bytes, rng, encoding)
                 elif opened:
                     table = Table(path, opened.header, [cells for _, cells in opened.rows])
                 else:
@@ -119,7 +120,13 @@ def _of_objects(path: Path, objects: Sequence[dict[str, Any]], sampled: str = ""
 
 
 def _sample(
-    path: Path, file: BinaryIO, table: records.Table | None, size: int, most_bytes: int, rng: np.random.Generator
+    path: Path,
+    file: BinaryIO,
+    table: records.Table | None,
+    size: int,
+    most_bytes: int,
+    rng: np.random.Generator,
+    encoding: str,
 ) -> Table:
     """Return the rows of blocks spread over a file, without the records that a block cuts off.
 
@@ -134,7 +141,7 @@ def _sample(
         check()
         file.seek(place)
         lines = file.read(block).partition(b"\n")[2].rpartition(b"\n")[0]
-        text = decoded(lines, str(path), first=False)
+        text = decoded(lines, str(path), first=False, encoding=encoding)
         rows += _records_in(text, table) if table else _objects_in(text)
     sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(chosen)} places of the file are read"
     return Table(path, table.header, rows, sampled) if table else _of_objects(path, rows, sampled)

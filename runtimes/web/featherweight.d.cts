@@ -1,0 +1,1 @@
+export declare const load: typeof import("./featherweight.js", { with: { "resolution-mode": "import" } }).load;

@@ -42,8 +42,8 @@ from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.sweep.listing import experiments, experiments_text, failures, report, show, show_text
-from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.sweep.grid import SweepSettings, load_sweep
+from compression.experiments.sweep.runs import experiments, experiments_text, failures, report, show, show_text
 
 
 def main() -> None:
@@ -99,9 +99,11 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    from compression.experiments.run import sweep  # PyTorch loads here, after the flags are checked
-    from compression.experiments.sweep.grid import load_sweep
-    from compression.experiments.sweep.plan import plan_sweep, plan_text
+    from compression.experiments.run import (  # PyTorch loads here, after the flags are checked
+        plan_sweep,
+        plan_text,
+        sweep,
+    )
 
     if settings.dry_run:
         plan = plan_sweep(load_sweep(Path(file), settings), settings.launch().at_once())

@@ -37,7 +37,7 @@ from compression.evaluation.rows import Row
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
-from compression.experiments.compare.comparison import CompareSettings, comparison_text
+from compression.experiments.compare import CompareSettings, compare, comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan
 from compression.experiments.report import terminal_report
@@ -175,8 +175,6 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
 
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
-    from compression.experiments.compare.compare import compare  # SciPy loads here
-
     compared = compare(settings, a, b)
     print_json(dataclasses.asdict(compared)) if settings.json_ else print(comparison_text(compared))
 

@@ -37,13 +37,13 @@ from compression.evaluation.rows import Row
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
-from compression.experiments.compare.comparison import CompareSettings, comparison_text
+from compression.experiments.compare import CompareSettings, compare, comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.sweep.listing import experiments, experiments_text, failures, report, show, show_text
-from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.sweep.grid import SweepSettings, load_sweep
+from compression.experiments.sweep.runs import experiments, experiments_text, failures, report, show, show_text
 
 
 def main() -> None:
@@ -99,9 +99,11 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    from compression.experiments.run import sweep  # PyTorch loads here, after the flags are checked
-    from compression.experiments.sweep.grid import load_sweep
-    from compression.experiments.sweep.plan import plan_sweep, plan_text
+    from compression.experiments.run import (  # PyTorch loads here, after the flags are checked
+        plan_sweep,
+        plan_text,
+        sweep,
+    )
 
     if settings.dry_run:
         plan = plan_sweep(load_sweep(Path(file), settings), settings.launch().at_once())
@@ -173,8 +175,6 @@ def _compare(settings: CompareSettings, a: str, b: str) -> None:
 
     Example: python experiment.py compare bilstm-bpe25-a1-orig bilstm-bpe25-a0-aug --task rotten-tomatoes
     """
-    from compression.experiments.compare.compare import compare  # SciPy loads here
-
     compared = compare(settings, a, b)
     print_json(dataclasses.asdict(compared)) if settings.json_ else print(comparison_text(compared))
 

@@ -11,8 +11,7 @@ from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain, plan_file
-from compression.experiments.sweep.grid import load_grid
-from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.sweep.grid import SweepSettings, load_grid
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults
 

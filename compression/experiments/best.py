@@ -6,7 +6,6 @@ Students are chosen by their validation scores, never by test scores.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Literal
 
 import pydantic
@@ -18,12 +17,13 @@ from common.store.settings import QuerySettings
 from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
+from compression.evaluation.rows import Row
 from compression.experiments.report.columns import columns_of, metric_column
 from compression.experiments.report.models_table import TERMINAL_WIDTH
 from compression.experiments.report.reference import TOLERABLE, tolerable_scores
-from compression.experiments.report.results import Row, grouped
+from compression.experiments.report.results import grouped
 from compression.experiments.report.seed_groups import Stat, group_rows
-from compression.experiments.report.table import Entry, Head, Line, Table, Value, plain_table
+from compression.experiments.report.table import Entry, Head, Value, plain_table, table_of
 
 
 class BestSettings(QuerySettings):
@@ -100,8 +100,7 @@ def best(settings: BestSettings) -> Ranking:
     families = _candidates(rows, metric, settings.size)
     if not families:
         raise UserError(f"no student of {settings.task} has {settings.size}; choose another {flag('size')}")
-    unknown = len({row["model"] for row in rows if row.get(settings.size) is None})
-    if unknown:
+    if unknown := len({row["model"] for row in rows if row[settings.size] is None}):
         notes.append(f"left out: {unknown} without {settings.size}, with the other seeds of their families")
     fitting = [one for one in families if settings.max_bytes is None or one.bytes <= settings.max_bytes]
     if not fitting:
@@ -112,7 +111,9 @@ def best(settings: BestSettings) -> Ranking:
         notes.append(f"{len(families) - len(fitting)} of {len(families)} families are larger than the budget")
     name = load_task(settings.task).name
     ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))
-    least = _least_score(settings, name, metric)
+    least = None if settings.min_score is None else settings.min_score / 100
+    if settings.tolerable and (least := tolerable_scores(name).get(metric)) is None:
+        raise UserError(f"--tolerable: there is no {TOLERABLE} for {metric} on {name}; give --min-score")
     if least is not None:
         good = [one for one in ranked if one.validation.mean >= least]
         if not good:
@@ -125,15 +126,6 @@ def best(settings: BestSettings) -> Ranking:
     return Ranking(name, metric, settings.size, settings.max_bytes, least, top, tuple(notes))
 
 
-def _least_score(settings: BestSettings, task: str, metric: str) -> float | None:
-    if not settings.tolerable:
-        return None if settings.min_score is None else settings.min_score / 100
-    scores = tolerable_scores(task)
-    if metric not in scores:
-        raise UserError(f"--tolerable: there is no {TOLERABLE} for {metric} on {task}; give --min-score")
-    return scores[metric]
-
-
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
     """Return the rows of the task's students that were evaluated and not selected on test, and notes on the others."""
     task, paths = load_task(settings.task), settings.paths
@@ -142,15 +134,13 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     stale = on_test = 0
     for config in readable_models(paths.root / "models" / task.models_task):
-        if config.kind != "student":
-            continue
-        if config.select_on != "validation":
+        if config.kind == "student" and config.select_on != "validation":
             on_test += 1
-            continue
-        folder = paths.model(task.models_task, config.name)
-        scored = saved_rows(paths, task, folder, config)
-        rows += [{**row, "run": str(folder)} for row in scored if row["validation"]]  # it may have been moved
-        stale += not any(row["validation"] for row in scored)
+        elif config.kind == "student":
+            folder = paths.model(task.models_task, config.name)
+            scored = [row for row in saved_rows(paths, task, folder, config) if row["validation"]]
+            rows += [{**row, "run": str(folder)} for row in scored]  # it may have been moved
+            stale += not scored
     why_left_out = {
         "without current scores: run evaluate.py for them": stale,
         "whose weights were selected on test: their test scores are too high": on_test,
@@ -161,47 +151,39 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
     return rows, notes
 
 
-def _candidates(rows: Iterable[Row], metric: str, size: str) -> list[Candidate]:
+def _candidates(rows: list[Row], metric: str, size: str) -> list[Candidate]:
     """Return a candidate for each family whose sizes are known; all test splits of a family are in one candidate."""
     groups = [(results.split, group) for results in group_rows(rows) for group in results.groups]
     candidates = []
-    for splits in grouped(groups, lambda pair: str(sorted(str(row["config_hash"]) for row in pair[1].rows))).values():
+    for splits in grouped(groups, lambda pair: str(sorted(row["config_hash"] for row in pair[1].rows))).values():
         group = splits[0][1]
-        scores, sizes = group.stat("validation", metric), [row.get(size) for row in group.rows]
+        scores, sizes = group.stat("validation", metric), [row[size] for row in group.rows]
         if scores is None or None in sizes:
             continue
         use = max(group.rows, key=lambda row: row["validation"].get(metric, float("-inf")))
-        candidates.append(
-            Candidate(
-                family=group.name,
-                bytes=max(sizes),
-                validation=scores,
-                test={split: score for split, one in splits if (score := one.metric(metric))},
-                measured={column.name: column.value(group, None) for column in columns_of("best")},
-                model=use["model"],
-                folder=use["run"],
-            )
-        )
+        test = {split: score for split, one in splits if (score := one.metric(metric))}
+        measured = {column.name: column.value(group, None) for column in columns_of("best")}
+        candidates.append(Candidate(group.name, max(sizes), scores, test, measured, use["model"], use["run"]))
     return candidates
 
 
 def best_text(ranking: Ranking) -> str:
     """Return the ranking and the model to use as text for a terminal, at most 110 columns wide."""
-    splits = list(dict.fromkeys(split for one in ranking.candidates for split in one.test))
     metric = metric_column(ranking.metric)
-    others = columns_of("best")
-    names = [f"{ranking.size}, largest seed", f"validation {metric.heading}", *splits, *(c.heading for c in others)]
-    lines = []
-    for one in ranking.candidates:
-        scores = [metric.shown(score) for score in (one.validation, *map(one.test.get, splits))]
-        entries = [column.shown(one.measured[column.name]) for column in others]
-        lines.append(Line([Entry(one.family), Entry(human_bytes(one.bytes), one.bytes), *scores, *entries]))
-    heads = [Head((ranking.task,), numeric=False), *(Head((name,)) for name in names)]
-    first = ranking.candidates[0]
+    columns = [
+        (Head((ranking.task,), numeric=False), lambda one: Entry(one.family)),
+        (Head((f"{ranking.size}, largest seed",)), lambda one: Entry(human_bytes(one.bytes), one.bytes)),
+        (Head((f"validation {metric.heading}",)), lambda one: metric.shown(one.validation)),
+    ]
+    for split in dict.fromkeys(split for one in ranking.candidates for split in one.test):
+        columns.append((Head((split,)), lambda one, split=split: metric.shown(one.test.get(split))))
+    for column in columns_of("best"):
+        columns.append((Head((column.heading,)), lambda one, column=column: column.shown(one.measured[column.name])))
+    table = plain_table(table_of(ranking.task, columns, ranking.candidates), TERMINAL_WIDTH)
     order = "Ranked by the mean validation score over seeds ± standard deviation (seeds)"
     if ranking.min_score is not None:
         order = f"The smallest first, of those with at least {100 * ranking.min_score:g} on validation"
         order += " (mean ± standard deviation over seeds)"
     notes = [f"{order}; test scores chose nothing.", *(f"Note: {note}." for note in ranking.notes)]
-    use = f"Use {first.model}, the best seed on validation: {first.folder}"
-    return "\n".join([plain_table(Table(ranking.task, heads, lines), TERMINAL_WIDTH), "", *notes, use])
+    first = ranking.candidates[0]
+    return "\n".join([table, "", *notes, f"Use {first.model}, the best seed on validation: {first.folder}"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,29 +73,31 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
     file = build(ChainFile, loaded)
-    in_file = [(kind, with_task_path(path, values or {})) for job in file.jobs for kind, values in job.items()]
+    in_file = [
+        (kind, with_task_path(path, underscored(values or {}))) for job in file.jobs for kind, values in job.items()
+    ]
     kinds = [kind for kind, _ in in_file]
     chain, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, underscored(file.settings))
     check_known(shared, kinds)
-    merged = [{**shared, **values, **override} for (_, values), override in zip(in_file, flags, strict=True)]
-    if file.pairs and _read_pairs(merged):
-        return plan_file(path.parent / file.pairs, argv)
-    jobs = []
+    jobs: list[Job] = []
     for (kind, values), override in zip(in_file, flags, strict=True):
-        settings = {**settings_for(kind, shared), **underscored(values), **override}
+        settings = {**settings_for(kind, shared), **values, **override}
         by_file = kind == "compress" and "seed" not in override
         seeds = [{"seed": seed_number(seed)} for seed in file.seeds] if by_file else []
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
-    check_jobs(jobs, typed)
-    record = ExperimentRecord(
+    tasks = {str(job.flags["task"]) for job in jobs if "task" in job.flags}
+    if file.pairs and tasks and all(load_task(task).pair for task in tasks):
+        return plan_file(path.parent / file.pairs, argv)
+    return _plan(
+        chain,
+        jobs,
+        typed,
         name=file.name if chain.name is None else chain.name,
         title=file.title or file.name,
-        kind="chain",
         definition=described(path.name, *flags),
         files=definition_files(path),
     )
-    return _plan(record, chain, jobs)
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
@@ -107,12 +109,9 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     stages = {kind: job_class(kind) for kind in kinds}
     kinds = [kind for kind in JOBS if kind in stages]
     chain, flags, typed = _flags_by_job(kinds, argv)
-    jobs = _in_order(dict(zip(kinds, flags, strict=True)))
-    check_jobs(jobs, typed)
-    words = " ".join(kinds)
+    jobs, words = _in_order(dict(zip(kinds, flags, strict=True))), " ".join(kinds)
     name, title = ("-".join(kinds), words) if chain.name is None else (chain.name, chain.name)
-    record = ExperimentRecord(name=name, title=title, kind="chain", definition=described(words, *flags))
-    return _plan(record, chain, jobs)
+    return _plan(chain, jobs, typed, name=name, title=title, definition=described(words, *flags))
 
 
 def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:
@@ -146,22 +145,12 @@ def _without(job: Job, *names: str) -> Job:
     return Job(job.kind, {name: value for name, value in left.flags.items() if name not in unused})
 
 
-def _plan(record: ExperimentRecord, chain: ChainFlags, jobs: list[Job]) -> Plan:
-    augmented = dict.fromkeys(job.settings().augmented for job in jobs if job.kind == "preprocess")
-    return Plan(
-        record=record.model_copy(update={"jobs": tuple(job.as_record() for job in jobs)}),
-        workspace=Store(next((job.flags["workspace"] for job in jobs if "workspace" in job.flags), default_root())),
-        shared={record.name: jobs},
-        augmented=tuple(augmented) or ("tinybert",),
-        observers=chain.observer,
-        dry_run=chain.dry_run,
-    )
-
-
-def _read_pairs(jobs: Iterable[dict[str, Any]]) -> bool:
-    """Return whether the tasks of all jobs are tasks of pairs. jobs: the settings of each job."""
-    pairs = [load_task(str(job["task"])).pair for job in jobs if "task" in job]
-    return bool(pairs) and all(pairs)
+def _plan(chain: ChainFlags, jobs: list[Job], typed: list[str], **described_by: Any) -> Plan:
+    """Return the plan of jobs. described_by: fields of its record. Raises UserError for settings that are not valid."""
+    check_jobs(jobs, typed)
+    record = ExperimentRecord(kind="chain", jobs=tuple(job.as_record() for job in jobs), **described_by)
+    workspace = next((job.flags["workspace"] for job in jobs if "workspace" in job.flags), default_root())
+    return Plan(record, Store(workspace), {record.name: jobs}, observers=chain.observer, dry_run=chain.dry_run)
 
 
 def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags, list[dict[str, Any]], list[str]]:

@@ -163,15 +163,9 @@ class Cell:
         chains = [{"compression_actions": chain} for chain in self.chains] or [{}]
         return [Job("compress", {**self.flags, **chain}) for chain in chains]
 
-    def as_record(self, identity: str | None = None, teacher: str | None = None) -> RecordedRun:
+    def as_record(self, identity: str | None = None) -> RecordedRun:
         """Return the run in the form of experiment.json. identity: None before its inputs exist."""
-        settings = recorded_settings(self.with_teacher(teacher))
-        settings.pop("model_name", None)  # derived from the other settings
-        return RecordedRun(id=identity, cell=self.labels, seed=self.seed, settings=settings)
-
-    def with_teacher(self, teacher: str | None) -> dict[str, Any]:
-        """Return the settings with a teacher, unless they name one."""
-        return {**({"teacher": teacher} if teacher else {}), **self.flags}
+        return RecordedRun(id=identity, cell=self.labels, seed=self.seed, settings=recorded_settings(self.flags))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,14 +173,13 @@ class Plan:
     """An experiment ready to run: jobs, and then the runs of a grid; a chain has only jobs.
 
     record: its description before anything has run. shared: task -> jobs to run before the task's runs; a chain's jobs
-    are in one list. augmented: names of the augmented rows. timing: settings of evaluate for timing the runs' models;
-    empty if they are not timed. threads: of a run.
+    are in one list. timing: settings of evaluate for timing the runs' models; empty if they are not timed. threads: of
+    a run.
     """
 
     record: ExperimentRecord
     workspace: Store
     shared: dict[str, list[Job]]
-    augmented: tuple[str, ...]
     cells: tuple[Cell, ...] = ()
     timing: dict[str, Any] = dataclasses.field(default_factory=dict)
     observers: Sequence[str] = ()
@@ -207,17 +200,25 @@ class Plan:
         return [job for jobs in self.shared.values() for job in jobs]
 
     @property
-    def teachers(self) -> dict[str, str]:
-        """Task -> name of the teacher that its jobs fine-tune or import last."""
-        made = {task: [name for job in jobs if (name := job.makes_teacher)] for task, jobs in self.shared.items()}
-        return {task: names[-1] for task, names in made.items() if names}
-
-    @property
     def tasks(self) -> list[str]:
         """The tasks, as settings name them."""
         return list(dict.fromkeys(part.flags["task"] for part in (*self.jobs, *self.cells)))
+
+    @property
+    def augmented(self) -> tuple[str, ...]:
+        """Names of the augmented rows: of those that runs learn from, else of those that jobs name or write."""
+        learned = [name for cell in self.cells for name in cell.jobs[0].settings().augmented]
+        preprocess = [job for job in self.jobs if job.kind == "preprocess"]
+        written = [job.settings().augmented for job in preprocess if {"augmented", "augment"} & job.flags.keys()]
+        return tuple(dict.fromkeys(learned or written or ["tinybert"]))
 
     def __str__(self) -> str:
         """Return the tasks and the jobs, one per line."""
         tasks = dict.fromkeys(load_task(task).name for task in self.tasks)
         return "\n".join([f"{self.name}, {', '.join(tasks)}", *map(str, self.jobs)])
+
+
+def teacher_of(jobs: Iterable[Job]) -> str | None:
+    """Return the name of the teacher that jobs fine-tune or import last."""
+    names = [name for job in jobs if (name := job.makes_teacher)]
+    return names[-1] if names else None

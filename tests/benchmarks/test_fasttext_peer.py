@@ -27,7 +27,7 @@ from common.store.files import read_json
 from common.store.workspace import Workspace, default_root
 from compression.experiments.report.record import write_record
 from compression.experiments.report.results import read_results, write_results
-from compression.experiments.sweep.listing import experiments, report, show, show_text
+from compression.experiments.sweep.runs import experiments, report, show, show_text
 
 PYTHON = os.environ.get("FASTTEXT_PYTHON") or default_root() / "fasttext" / "bin" / "python"
 needs_fasttext = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python with fastText (FASTTEXT_PYTHON)")

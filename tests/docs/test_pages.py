@@ -17,7 +17,7 @@ from common.tables import human_bytes
 from compression.experiments.chain import ChainFile, ChainFlags
 from compression.experiments.jobs import JOBS
 from compression.experiments.report.record import Quote, TableLayout
-from compression.experiments.sweep.grid_file import GridFile, Rule
+from compression.experiments.sweep.grid import GridFile, Rule
 
 DOCS = tiny.ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)

@@ -18,8 +18,7 @@ from common.training.models import read_config
 from compression.analysis.attention import attention_maps
 from compression.experiments.chain import plan_file
 from compression.experiments.commands import commands_to_try
-from compression.experiments.compare.compare import compare
-from compression.experiments.compare.comparison import CompareSettings
+from compression.experiments.compare import CompareSettings, compare
 from compression.experiments.run import run_plan
 from compression.runtime import load
 from compression.shrinking.chain import compress

@@ -19,18 +19,18 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.compare.compare import compare
-from compression.experiments.compare.comparison import (
+from compression.experiments.compare import (
     CompareSettings,
     Comparison,
     Effect,
     Line,
+    compare,
     comparison_text,
     verdict,
 )
-from compression.experiments.compare.significance import holm, paired_t
 from compression.experiments.report.record import ExperimentRecord, write_record
 from compression.experiments.report.results import write_results
+from compression.experiments.significance import holm, paired_t
 
 pytestmark = pytest.mark.slow
 SEEDS = (1, 2, 3)

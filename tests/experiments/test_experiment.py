@@ -185,7 +185,7 @@ def test_a_preset_has_the_shape_of_its_size_in_the_sweep_of_sizes(size):
     assert compress["max_bytes"] == 1000 * int(size)
     # The sweep has twice the rows, so it needs fewer epochs.
     # Its teacher is a file of logits, so byte pairs start from another one.
-    other = {"seed", "embedding_init", "augmented", "epochs", "patience", "tune_epochs"}
+    other = {"seed", "teacher", "embedding_init", "augmented", "epochs", "patience", "tune_epochs"}
     assert {**compress, **{key: cell.flags[key] for key in other & cell.flags.keys()}} == cell.flags
 
 

@@ -19,7 +19,7 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.chain import plan_chain
 from compression.experiments.run import run_plan, sweep
-from compression.experiments.sweep.listing import report
+from compression.experiments.sweep.runs import report
 from publish import PublishSettings, publish
 
 

@@ -9,7 +9,7 @@ from common.data.tasks import load_task
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from common.training.metrics import score
 from compression.evaluation.predictions import Predictions
-from compression.experiments.compare.significance import bootstrap, class_scores, holm, mcnemar, paired_t
+from compression.experiments.significance import bootstrap, class_scores, holm, mcnemar, paired_t
 
 
 def predictions(labels, choices):

@@ -27,12 +27,10 @@ from compression.evaluation.evaluate import Evaluate
 from compression.experiments import run as run_module
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import read_results, write_results
-from compression.experiments.run import sweep
+from compression.experiments.run import distinct, plan_runs, plan_sweep, sweep
 from compression.experiments.sweep import board, work
 from compression.experiments.sweep.grid import load_grid, load_sweep
-from compression.experiments.sweep.listing import failures, report
-from compression.experiments.sweep.plan import distinct, plan_runs, plan_sweep
-from compression.experiments.sweep.runs import RunFolder
+from compression.experiments.sweep.runs import RunFolder, failures, report
 from compression.shrinking.chain import compress
 
 LONG = {"epochs": 100, "patience": 100}

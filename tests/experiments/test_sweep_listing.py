@@ -8,10 +8,9 @@ import tiny
 from processes import run_script
 
 from common.errors import UserError
+from compression.experiments.run import distinct, plan_runs
 from compression.experiments.sweep.grid import load_sweep
-from compression.experiments.sweep.listing import experiments, show
-from compression.experiments.sweep.plan import distinct, plan_runs
-from compression.experiments.sweep.runs import Estimator, duration
+from compression.experiments.sweep.runs import Estimator, duration, experiments, show
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from common.errors import UserError
 from common.store.files import file_sha256
 from common.store.workspace import Workspace
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.run import sweep
+from compression.experiments.run import identify, plan_sweep, sweep
 from compression.experiments.sweep.grid import load_sweep
-from compression.experiments.sweep.plan import identify, plan_sweep
 from compression.shrinking.files import Export, Pack
 from compression.shrinking.quantize import Quantize
 from compression.tokenizers import bpe_files

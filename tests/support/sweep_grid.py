@@ -5,7 +5,7 @@ import yaml
 
 from common.store.files import read_json
 from compression.experiments.report.results import read_results
-from compression.experiments.sweep.settings import SweepSettings
+from compression.experiments.sweep.grid import SweepSettings
 
 METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
 

@@ -17,8 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from compression.experiments.sweep.plan import RunTask
 from compression.experiments.sweep.runs import Estimator, duration
+from compression.experiments.sweep.work import RunTask
 
 POLL_SECONDS = 1.0
 _SHOWN_RUNS = 12

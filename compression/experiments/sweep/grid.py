@@ -1,22 +1,28 @@
-"""Grids: turn the axes, fixed settings, rules and seeds of a file into cells and the settings of their runs."""
+"""Grids: the axes, fixed settings, rules and seeds of a file become cells and the settings of their runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from common.config import underscored
+import pydantic
+import yaml
+
+from common.choices import described as described_choices
+from common.choices import used_by
+from common.config import Settings, Uses, build, load_with_base, nearest, pairs, underscored
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.launch.launcher import LAUNCHERS, Launcher
 from common.seeds import DEFAULT_SEED
-from common.store.settings import StageSettings
+from common.store.settings import QuerySettings, StageSettings
 from common.store.store import Store
 from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
-from compression.distillation.settings import RowsSettings
+from compression.experiments.chain import ExperimentFile
 from compression.experiments.jobs import (
     Cell,
     Job,
@@ -26,23 +32,122 @@ from compression.experiments.jobs import (
     recorded_settings,
     seed_number,
     settings_for,
+    teacher_of,
     with_task_path,
 )
-from compression.experiments.report.record import ExperimentRecord, definition_files, described
-from compression.experiments.sweep.grid_file import (
-    RUN_FIELDS,
-    GridFile,
-    Rule,
-    label_of,
-    narrowed,
-    parse_assignments,
-    read_grid_file,
-)
-from compression.experiments.sweep.settings import SweepSettings
-from compression.shrinking.settings import CompressSettings
+from compression.experiments.report.record import ExperimentRecord, Quote, TableLayout, definition_files, described
+from compression.experiments.report.reference import quoted_figures
+from compression.shrinking.settings import Action, CompressSettings
 
+RUN_FIELDS = set(CompressSettings.model_fields)
+"""Settings of a run."""
 TIMING = ("time", "runtime", "watts")
 """Settings of evaluate that also apply to runs: whether models are timed, by which runtime, at which power."""
+_EXCLUDED = {
+    "seed": "give `seeds`",
+    "seed_name": "give `seeds`",
+    "model_name": "models are named after their settings",
+    "load_trained_model": "a run begins with distill",
+    "workspace": "give --workspace",
+    "loadbar": "give --no-loadbar",
+    "force": "finished runs are never repeated",
+}
+"""Settings of compress.py that a grid cannot set, and what to do instead."""
+
+
+class SweepSettings(QuerySettings):
+    """Sweep: how a grid is run; its file has the cells."""
+
+    name: str | None = None
+    """Name of the experiment; unset: the file's."""
+    set_: tuple[str, ...] = ()
+    """KEY=VALUE: fixes a setting, or replaces the values of an axis or of `seeds` (embedding_dim=[25,100]). May
+    be repeated."""
+    cpu: bool = False
+    """Run on the CPU even if there is a GPU."""
+    launcher: Literal[tuple(LAUNCHERS)] = pydantic.Field(
+        "processes", description=described_choices("Where runs go.", LAUNCHERS)
+    )
+    workers: int = pydantic.Field(0, ge=0)
+    """Runs at a time; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
+    threads: int = pydantic.Field(1, gt=0)
+    """CPU threads of each run. One is best for students, and results do not depend on the number of workers."""
+    slurm: tuple[str, ...] = ()
+    """KEY=VALUE for submitit, such as partition=gpu timeout_min=120 gpus_per_node=1. May be repeated."""
+    observer: tuple[str, ...] = ()
+    """Where runs are recorded in addition to files: sqlite:///runs.db, or mongodb://HOST/DATABASE. May be repeated."""
+    dry_run: bool = False
+    """Print the plan and its estimated time, and run nothing."""
+    retry_failed: bool = False
+    """Run again only the runs that failed."""
+    loadbar: bool = True
+    """Show the progress board, with time left, and the progress bars of shared jobs."""
+
+    def _uses(self) -> Uses:
+        yield from used_by("launcher", self.launcher, LAUNCHERS)
+
+    def launch(self) -> Launcher:
+        """Return the launcher of the runs. Raises UserError if --slurm is malformed."""
+        return Launcher(self.launcher, self.workers, self.threads, pairs("--slurm", self.slurm), self.cpu)
+
+
+class Rule(Settings):
+    """Settings for the cells of a grid that match, or their exclusion."""
+
+    when: dict[str, Any] = pydantic.Field(min_length=1)
+    """Axis -> label, or setting -> value, or a list of either; all must match."""
+    set: dict[str, Any] = {}
+    """Settings of the cells that match."""
+    skip: bool = False
+    """Leave them out."""
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Rule:
+        if bool(self.set) == self.skip:
+            raise ValueError("rules: a rule has either `set` or `skip: true`")
+        return self
+
+
+class GridFile(ExperimentFile):
+    """A YAML file of a grid in configs/experiments."""
+
+    shared: tuple[dict[str, dict[str, Any] | None], ...] = ()
+    """Jobs done once per task before the runs: splits, teacher, augmented rows, logits. A job with `for_tasks: [NAME]`
+    is for those tasks only. A finetune job with `each_seed: true` trains a teacher for every seed; reports show their
+    mean, and students learn from the last one."""
+    axes: dict[str, list[Any] | dict[str, dict[str, Any]]] = {}
+    """Axis -> values of the setting of that name, or label -> settings."""
+    rules: tuple[Rule, ...] = ()
+    """Conditions, in order."""
+    chains: tuple[tuple[Action, ...], ...] = ()
+    """Lists of compression actions that every run does, beginning with the same distill; unset: the settings' own."""
+    table: TableLayout | None = None
+    """Table of means and deviations in the report."""
+    quote: Quote | None = None
+    """Figures of the thesis to show next to ours."""
+
+    @pydantic.field_validator("axes", mode="after")
+    @classmethod
+    def _check_axes(cls, axes: dict[str, Any]) -> dict[str, Any]:
+        for name, values in axes.items():
+            if not values:
+                raise ValueError(f"axes: {name} has no values")
+            if isinstance(values, list) and name not in RUN_FIELDS:
+                raise ValueError(f"axes: a run has no setting {name!r}{nearest(name, RUN_FIELDS)}")
+            if isinstance(values, list) and len(set(map(str, values))) < len(values):
+                raise ValueError(f"axes: {name} has a value twice")
+        return axes
+
+
+def load_sweep(path: Path, settings: SweepSettings) -> Plan:
+    """Return the plan of a grid's file with the settings of a sweep."""
+    flags = {
+        "workspace": str(settings.workspace),
+        "loadbar": settings.loadbar,
+        **({"cpu": True} if settings.cpu else {}),
+    }
+    plan = load_grid(path, settings.set_, flags, settings.name)
+    return dataclasses.replace(plan, workspace=settings.paths, observers=settings.observer, threads=settings.threads)
 
 
 def load_grid(
@@ -54,9 +159,9 @@ def load_grid(
     settings of every job and run. name: of the experiment, by default the file's. Raises UserError, before anything
     runs, for an unknown key, an axis that is not a setting, and a cell with invalid settings.
     """
-    file = read_grid_file(path)
+    file = _read_file(path)
     assigned = parse_assignments(assignments)
-    file, chosen = narrowed(file, assigned)
+    file, chosen = _narrowed(file, assigned)
     overrides = {**chosen, **(flags or {})}
     fixed = with_task_path(path, {**underscored(file.settings), **overrides})
     kinds = [*(kind for job in file.shared for kind in job), "compress"]
@@ -73,6 +178,9 @@ def load_grid(
     timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
+    for cell in cells:
+        if teacher := teacher_of(shared[cell.flags["task"]]):
+            cell.flags.setdefault("teacher", teacher)
     record = ExperimentRecord(
         name=name or file.name,
         title=file.title or file.name,
@@ -87,20 +195,100 @@ def load_grid(
         table=file.table,
         quote=file.quote,
     )
-    return Plan(
-        record=record,
-        workspace=Store(fixed.get("workspace", default_root())),
-        shared=shared,
-        augmented=RowsSettings(**{key: value for key, value in fixed.items() if key == "augmented"}).augmented,
-        cells=cells,
-        timing=timing if fixed.get("time") else {},
-    )
+    workspace = Store(fixed.get("workspace", default_root()))
+    return Plan(record, workspace, shared, cells, timing if fixed.get("time") else {})
 
 
-def load_sweep(path: Path, settings: SweepSettings) -> Plan:
-    """Return the plan of a grid's file with the settings of a sweep."""
-    plan = load_grid(path, settings.set_, settings.flags, settings.name)
-    return dataclasses.replace(plan, workspace=settings.paths, observers=settings.observer, threads=settings.threads)
+def _read_file(path: Path) -> GridFile:
+    """Return a grid file merged with its base. Raises UserError for errors that can be found before building cells."""
+    loaded = load_with_base(path)
+    if "jobs" in loaded:
+        raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
+    file = build(GridFile, loaded)
+    labelled = [labels for labels in file.axes.values() if isinstance(labels, dict)]
+    groups = [settings or {} for labels in labelled for settings in labels.values()]
+    for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
+        _check_allowed(settings)
+    # Checked before axes are narrowed: a rule for a value that --set leaves out is not an error.
+    for rule in file.rules:
+        for key, values in rule.when.items():
+            for value in values if isinstance(values, list) else [values]:
+                _check_value(file, key, value)
+        check_known(underscored(rule.set), ["compress"])
+    known = {*file.axes, "task", "stage"}
+    for name in (*file.table.rows, *file.table.columns) if file.table else ():
+        if name not in known:
+            raise UserError(f"table: {name!r} is not an axis{nearest(name, known)}")
+    if file.quote:
+        quoted_figures(file.quote.table)  # raises UserError for an unknown table before anything runs
+    return file
+
+
+def _check_allowed(settings: Iterable[str]) -> None:
+    for key in settings:
+        if instead := _EXCLUDED.get(key.replace("-", "_")):
+            raise UserError(f"a grid cannot set {key}: {instead}")
+
+
+def _check_value(file: GridFile, key: str, value: Any) -> None:
+    """Raise UserError for a rule's label or value that the axis or setting cannot have, since it would never match."""
+    labels = file.axes.get(key)
+    if isinstance(labels, dict):
+        if label_of(value) not in labels:
+            raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
+        return
+    if key not in RUN_FIELDS:
+        known = {*file.axes, *RUN_FIELDS}
+        raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, known)}")
+    try:
+        field = CompressSettings.model_fields[key]
+        pydantic.TypeAdapter(Annotated[field.annotation, field]).validate_python(value)
+    except pydantic.ValidationError as error:
+        raise UserError(f"rules: {key} cannot be {value!r}: {error.errors()[0]['msg']}") from error
+
+
+def parse_assignments(words: Sequence[str]) -> dict[str, Any]:
+    """Return KEY=VALUE words as a mapping, with values parsed as YAML. Raises UserError for words of another form."""
+    values: dict[str, Any] = {}
+    for key, text in pairs("--set", words).items():
+        try:
+            values[key.replace("-", "_")] = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date
+            raise UserError(f"--set {key}={text}: {' '.join(str(error).split())}") from error
+    return values
+
+
+def _narrowed(file: GridFile, chosen: dict[str, Any]) -> tuple[GridFile, dict[str, Any]]:
+    """Return the file with the values chosen for its axes and seeds, and the other chosen settings."""
+    _check_allowed(chosen)
+    axes, seeds, others = dict(file.axes), file.seeds, {}
+    for key, value in chosen.items():
+        if key not in axes and key != "seeds":
+            others[key] = value
+            continue
+        by_label = {label_of(one): one for one in (value if isinstance(value, list) else [value])}
+        if not by_label:
+            raise UserError(f"--set {key}: no values")
+        if key == "seeds":
+            seeds = tuple(by_label.values())
+        elif isinstance(labels := axes[key], dict):
+            for label in by_label:
+                if label not in labels:
+                    hint = f"{nearest(label, labels)} (values: {', '.join(labels)})"
+                    raise UserError(f"--set {key}: no value {label!r}{hint}")
+            axes[key] = {label: settings for label, settings in labels.items() if label in by_label}
+        else:
+            axes[key] = list(by_label.values())
+    return file.model_copy(update={"seeds": seeds, "axes": axes}), others
+
+
+def label_of(value: Any) -> str:
+    """Return an axis value's label: true and false as in YAML, 1 for 1.0, lists with spaces."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
+    return " ".join(map(label_of, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _cells(
@@ -136,23 +324,20 @@ def _cells(
 def _with_rules(rules: Sequence[Rule], labels: dict[str, str], flags: dict[str, Any]) -> dict[str, Any] | None:
     """Return the settings after applying all matching rules, or None if a rule skips the cell."""
     for rule in rules:
-        if all(_matches(_value(key, labels, flags), values) for key, values in rule.when.items()):
+        if all(_matches(key, values, labels, flags) for key, values in rule.when.items()):
             if rule.skip:
                 return None
             flags = {**flags, **underscored(rule.set)}
     return flags
 
 
-def _value(key: str, labels: dict[str, str], flags: dict[str, Any]) -> Any:
-    """Return an axis's label, or the value of a setting: as given, or the default."""
-    if key in labels or key in flags:
-        return labels.get(key, flags.get(key))
-    defaults = Job("compress", flags).defaults()
-    return defaults.get(key, CompressSettings.model_fields[key].get_default(call_default_factory=True))
-
-
-def _matches(value: Any, options: Any) -> bool:
-    return value is not None and label_of(value) in map(label_of, options if isinstance(options, list) else [options])
+def _matches(key: str, values: Any, labels: dict[str, str], flags: dict[str, Any]) -> bool:
+    """Return whether an axis's label, or the value of a setting, as given or by default, is among the values."""
+    value = labels.get(key, flags.get(key))
+    if key not in labels and key not in flags:
+        defaults = Job("compress", flags).defaults()
+        value = defaults.get(key, CompressSettings.model_fields[key].get_default(call_default_factory=True))
+    return value is not None and label_of(value) in map(label_of, values if isinstance(values, list) else [values])
 
 
 def _tasks(settings: dict[str, Any]) -> list[str]:
@@ -165,30 +350,22 @@ def _tasks(settings: dict[str, Any]) -> list[str]:
 def _shared_jobs(
     file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any], path: Path
 ) -> Iterator[Job]:
-    for job in file.shared:
-        for kind, values in job.items():
-            settings = with_task_path(path, underscored(values or {}))
-            if not _is_for(fixed["task"], settings.pop("for_tasks", None)):
-                continue
-            for flags in _teachers_by_seed(settings, seeds) if kind == "finetune" else [settings]:
-                merged = {**_for_shared(kind, fixed), **flags, **_for_shared(kind, overrides)}
-                yield Job(kind, {**merged, "task": fixed["task"]})
-
-
-def _is_for(task: str, tasks: Any) -> bool:
-    """Return whether a job's `for_tasks` contains a task or is unset. Raises UserError if it is not a list of tasks."""
-    if not isinstance(tasks, list | None):
-        raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
-    return tasks is None or load_task(task).name in [load_task(name).name for name in tasks]
-
-
-def _teachers_by_seed(settings: dict[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the settings of a teacher; with `each_seed`, of one teacher per seed of the grid, named after the seed."""
-    settings = dict(settings)
-    if not settings.pop("each_seed", False):
-        return [settings]
-    name = settings.get("model_name") or Path(settings.get("arch", FinetuneSettings.model_fields["arch"].default)).name
-    return [{**settings, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
+    """Yield the jobs that come before the runs of a task."""
+    task = fixed["task"]
+    for kind, values in (pair for job in file.shared for pair in job.items()):
+        settings = with_task_path(path, underscored(values or {}))
+        tasks = settings.pop("for_tasks", [task])
+        if not isinstance(tasks, list):
+            raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
+        if load_task(task).name not in [load_task(name).name for name in tasks]:
+            continue
+        variants = [settings]
+        if kind == "finetune" and settings.pop("each_seed", False):
+            arch = settings.get("arch", FinetuneSettings.model_fields["arch"].default)
+            name = settings.get("model_name") or Path(arch).name
+            variants = [{**settings, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
+        for flags in variants:
+            yield Job(kind, {**_for_shared(kind, fixed), **flags, **_for_shared(kind, overrides), "task": task})
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

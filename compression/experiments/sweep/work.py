@@ -9,10 +9,12 @@ import contextlib
 import dataclasses
 import datetime
 import errno
+import platform
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from common.data.tasks import load_task
 from common.devices import threads
@@ -22,6 +24,7 @@ from common.store.artifact import read_manifest
 from common.store.files import read_json, write_json
 from common.store.locks import only_one, waiting
 from common.store.processes import Process
+from common.store.store import Store
 from common.teachers.finetune import finetune
 from common.tracking import record
 from common.training.models import find_model, read_config
@@ -31,7 +34,7 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.rows import Row
 from compression.experiments.jobs import Job
 from compression.experiments.report.results import write_results
-from compression.experiments.sweep.plan import RunTask
+from compression.experiments.sweep.runs import RunFolder, RunRecord
 from compression.shrinking.chain import compress
 
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
@@ -101,6 +104,44 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
     folder = shared.experiment / "sacred"
     rows, _ = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
     write_results(shared.file, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunTask:
+    """A run in the form that is sent to a worker: names, numbers and settings."""
+
+    record: RunRecord
+    """What is known of the run before it starts."""
+    workspace: Path
+    jobs: tuple[Job, ...]
+    """Compress jobs, which share one distilled student, and one that evaluates the models."""
+    experiment: str
+    observers: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """Identity of the run."""
+        return self.record.id
+
+    @property
+    def rows(self) -> int:
+        """Training rows times epochs."""
+        return self.record.work
+
+    @property
+    def name(self) -> str:
+        """Name of the distilled student."""
+        return self.jobs[0].flags["model_name"]
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run's folder in the workspace."""
+        return RunFolder(Store(self.workspace), self.id)
+
+    def save(self, **fields: Any) -> None:
+        """Write the record of the run. fields: those that have changed since it was planned."""
+        record = self.record.model_copy(update={"host": platform.node(), **fields})
+        write_json(self.folder.file, record.model_dump(mode="json"))
 
 
 def do_run(run: RunTask, advance: Advance = nothing) -> None:

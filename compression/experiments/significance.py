@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from compression.evaluation.predictions import Predictions
-from compression.experiments.compare.comparison import Interval
 
+PAIRED_T, BOOTSTRAP = "paired t over seeds", "bootstrap over test rows"
 DRAWS = 10_000
 """Number of bootstrap resamples of the test rows."""
 _AT_ONCE = 2**22
 """Numbers held in memory at a time."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A mean difference with its confidence interval; p_value: two-sided, None for a bootstrap."""
+
+    mean: float
+    low: float
+    high: float
+    method: str
+    p_value: float | None
 
 
 def paired_t(differences: Sequence[float], confidence: float) -> Interval:
@@ -21,12 +32,14 @@ def paired_t(differences: Sequence[float], confidence: float) -> Interval:
 
     If all differences are equal, the interval has zero width, and p is 1 for a difference of 0, else 0.
     """
+    from scipy import stats  # takes a second to load
+
     mean = float(np.mean(differences))
     if np.ptp(differences) == 0:
-        return Interval(mean, mean, mean, "paired t over seeds", 0.0 if mean else 1.0)
+        return Interval(mean, mean, mean, PAIRED_T, 0.0 if mean else 1.0)
     test = stats.ttest_1samp(differences, 0.0)
     low, high = map(float, test.confidence_interval(confidence))
-    return Interval(mean, low, high, "paired t over seeds", float(test.pvalue))
+    return Interval(mean, low, high, PAIRED_T, float(test.pvalue))
 
 
 def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
@@ -36,6 +49,8 @@ def mcnemar(first: Predictions, second: Predictions) -> tuple[int, int, float]:
     to be either model's (Dietterich, 1998, section 3.1). Both models classify the same rows; rows without a label are
     left out. For multilabel, a row is right if exactly its labels are chosen.
     """
+    from scipy import stats
+
     right, other = (p.right[first.labelled] for p in (first, second))
     b, c = int((right & ~other).sum()), int((~right & other).sum())
     return b, c, float(stats.binomtest(b, b + c).pvalue) if b + c else 1.0
@@ -57,6 +72,8 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
     difference itself. Returns None if the metric cannot be computed from labels: agreement with a teacher, or too few
     labelled rows.
     """
+    from scipy import stats
+
     rows = first.labelled
     classes = first.kind.has_classes
     if rows.sum() < (1 if classes else 2) or metric not in first.kind.metrics:
@@ -85,7 +102,7 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
             a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column], several) for column in (1, 2))
             differences.append(a - b)
         low, high = np.quantile(np.concatenate(differences), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(mean, float(low), float(high), "bootstrap over test rows", None)
+    return Interval(mean, float(low), float(high), BOOTSTRAP, None)
 
 
 def class_scores(
@@ -122,6 +139,8 @@ def class_scores(
 def _correlation(metric: str, one: np.ndarray, other: np.ndarray, axis: int) -> np.ndarray:
     """Return Pearson's or Spearman's correlation along an axis, 0 where either variable is constant."""
     if metric == "spearman":
+        from scipy import stats
+
         one, other = (stats.rankdata(values, axis=axis) for values in (one, other))
     one, other = (values - values.mean(axis, keepdims=True) for values in (one, other))
     return _divided((one * other).sum(axis), np.sqrt((one**2).sum(axis) * (other**2).sum(axis)))

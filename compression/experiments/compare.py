@@ -1,0 +1,431 @@
+"""Compare two models, families of models or experiments, seed by seed: is one better by more than chance?"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pydantic
+
+from common.config import nearest
+from common.data.split import task_file_of_data
+from common.data.tasks import Task, load_task
+from common.errors import UserError
+from common.kinds.registry import KINDS
+from common.store.settings import QuerySettings
+from common.tables import text_table
+from common.training.models import ModelConfig
+from compression.evaluation.evaluate import saved_rows
+from compression.evaluation.models import readable_models
+from compression.evaluation.predictions import Predictions, find_scores, read_predictions
+from compression.evaluation.rows import Row
+from compression.experiments.report import filled
+from compression.experiments.report.columns import metric_heading
+from compression.experiments.report.models_table import TERMINAL_WIDTH
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
+from compression.experiments.report.results import grouped, read_results
+from compression.experiments.report.seed_groups import DASH, name_without_seed, stage_label
+from compression.experiments.significance import BOOTSTRAP, PAIRED_T, Interval, bootstrap, holm, mcnemar, paired_t
+
+_Seed = int | str
+_Pair = tuple[Predictions, Predictions]
+
+
+class CompareSettings(QuerySettings):
+    """Comparison."""
+
+    task: str | None = None
+    """Task, needed if several tasks have models of these names."""
+    split: str | None = None
+    """Compare on this test split only; unset means all test splits."""
+    metric: str | None = None
+    """Compare by this metric; unset means the task's first."""
+    confidence: float = pydantic.Field(0.95, gt=0, lt=1)
+    """Confidence of intervals."""
+
+
+class Key(NamedTuple):
+    """Fields that must be equal in two compared rows, like the seed. cell: (axis, label); stage: '' for families."""
+
+    task: str
+    split: str
+    stage: str = ""
+    cell: tuple[tuple[str, str], ...] = ()
+
+
+_Rows = dict[Key, dict[_Seed, Row]]
+"""Rows of one side of the comparison, by key and seed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+    """One metric of A and B: means over seeds, the scores for each seed, and the interval of A - B or None.
+
+    An overall effect whose lines have no common seed has only the means. p_holm: the interval's p-value, adjusted for
+    the number of lines if there are several.
+    """
+
+    metric: str
+    a: float
+    b: float
+    scores: tuple[tuple[float, float], ...]
+    interval: Interval | None
+    p_holm: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean of A - B."""
+        return self.a - self.b
+
+    @property
+    def p_value(self) -> float | None:
+        """The interval's p-value."""
+        return self.interval.p_value if self.interval else None
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTest:
+    """McNemar's exact test of one pair of models. b: rows that only A gets right; c: rows that only B gets right.
+
+    p_holm: the p-value, adjusted for the number of tests in all lines if there are several lines.
+    """
+
+    seed: _Seed
+    b: int
+    c: int
+    p_value: float
+    p_holm: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A and B on one task and split; for experiments, also one stage and cell. effects: the main metric comes first."""
+
+    task: str
+    split: str
+    stage: str
+    cell: dict[str, str]
+    seeds: tuple[_Seed, ...]
+    effects: tuple[Effect, ...]
+    tests: tuple[PairTest, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Comparison of A and B. overall: mean over all lines by seed; None for a single line. notes: omitted rows."""
+
+    a: str
+    b: str
+    confidence: float
+    lines: tuple[Line, ...]
+    overall: Effect | None
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> Effect:
+        """Effect that the verdict is based on: the overall one, or that of the only line."""
+        return self.overall or self.lines[0].effects[0]
+
+
+def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
+    """Compare two models, two families (a model's name without its seed) or two experiments.
+
+    Differences are paired by seed. Two or more seeds give a t interval of the mean difference, a single seed a
+    bootstrap interval over the test rows. Classification also has McNemar's exact test for each pair of models. With
+    several lines, p-values are also adjusted by Holm's method. If both names are experiments, these are compared; other
+    names are models or families of models.
+    Raises UserError for unknown names, if there is no common seed, or if the scores are on different data.
+    """
+    experiments = [name for name in (a, b) if (settings.paths.experiment(name) / RECORD_FILE).exists()]
+    if len(experiments) == 2:
+        first, second = _experiments(settings, a, b)
+    else:
+        hint = f"; {experiments[0]} is an experiment: compare it with another one" if experiments else ""
+        first, second = _models(settings, a, b, hint)
+    pairs, notes = _paired(a, b, first, second)
+    lines = [_line(settings, key, by_seed, notes) for key, by_seed in pairs.items()]
+    overall = None
+    if len(lines) > 1:
+        lines, overall = _adjusted(lines), _overall(settings, lines)
+    return Comparison(a, b, settings.confidence, tuple(lines), overall, tuple(dict.fromkeys(notes)))
+
+
+def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
+    """Return the rows of students. Rows without a cell are keyed by family if there are several families."""
+    task = load_task(settings.task).name if settings.task else None
+    students = []
+    for name in (a, b):
+        rows = read_results(settings.paths.experiment(name) / RESULTS_FILE)
+        rows = [row for row in rows if row["stage"] != "teacher" and task in (None, row["task"])]
+        students.append([row for row in rows if settings.split in (None, row["split"])])
+        if not students[-1]:
+            asked = " ".join(filter(None, [settings.task, settings.split]))
+            raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
+    families = [{(name_without_seed(row["model"], row["seed"]), _key(row)) for row in rows} for rows in students]
+    by_name = any(len(named) > len({key for _, key in named}) for named in families)
+    keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in students]
+    return [{key: {row["seed"]: row for row in of_key} for key, of_key in side.items()} for side in keyed]
+
+
+def _key(row: Row, by_name: bool = False) -> Key:
+    """Return a row's key. by_name: a row without a cell is of its family."""
+    cell = row.get("cell") or ({"model": name_without_seed(row["model"], row["seed"])} if by_name else {})
+    return Key(row["task"], row["split"], stage_label(row), tuple(sorted(cell.items())))
+
+
+def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
+    """Return the rows of models and families. Two single models are compared even if their seeds differ."""
+    task, members = _members(settings, a, b, hint)
+    if settings.split not in (None, *task.test_splits):
+        raise UserError(f"{task.name} has no test split {settings.split!r} (it has: {', '.join(task.test_splits)})")
+    seeds: list[Any] = [[config.seed for config in configs] for configs in members]
+    single = [[config.name for config in configs] for configs in members] == [[a], [b]]
+    if single and seeds[0] != seeds[1]:
+        seeds = [[f"{seeds[0][0]} / {seeds[1][0]}"]] * 2
+    both: list[_Rows] = [{}, {}]
+    for keyed, configs, names in zip(both, members, seeds, strict=True):
+        for config, seed in zip(configs, names, strict=True):
+            rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
+            if not rows:
+                raise UserError(
+                    f"{config.name} has no scores of the current model on the current data; "
+                    f"run: python evaluate.py --task {task.argument} --model-name {config.name}"
+                )
+            for row in rows:
+                if settings.split in (None, row["split"]):
+                    keyed.setdefault(Key(task.name, row["split"]), {})[seed] = row
+    return both
+
+
+def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task, list[list[ModelConfig]]]:
+    """Return the task that has both names, and the models of each: the model of that name, or the family's members."""
+    asked = load_task(settings.task) if settings.task else None
+    models = settings.paths.root / "models"
+    folders = [models / asked.models_task] if asked else sorted(models.glob("[!.]*"))
+    known = {folder.name: readable_models(folder) for folder in folders}
+    by_task: list[dict[str, list[ModelConfig]]] = []
+    for name in (a, b):
+        tasks = {
+            task: [one for one in configs if one.name == name]
+            or [one for one in configs if name_without_seed(one.name, one.seed) == name]
+            for task, configs in known.items()
+        }
+        by_task.append({task: configs for task, configs in tasks.items() if configs})
+        if not by_task[-1]:
+            every = [one for configs in known.values() for one in configs]
+            names = {text for one in every for text in (one.name, name_without_seed(one.name, one.seed))}
+            where = settings.task or "any task"
+            raise UserError(f"no model and no family of models {name!r} in {where}{nearest(name, names)}{hint}")
+    both = [task for task in by_task[0] if task in by_task[1]]
+    if not both:
+        where = "; ".join(f"{name} is of {', '.join(tasks)}" for name, tasks in zip((a, b), by_task, strict=True))
+        raise UserError(f"models of different tasks cannot be compared: {where}")
+    if len(both) > 1:
+        raise UserError(f"{a} and {b} are in several tasks: give --task ({', '.join(both)})")
+    # A user's own task is identified by the file that its data were prepared from.
+    task = asked or load_task(task_file_of_data(settings.paths, both[0]) or both[0])
+    return task, [tasks[both[0]] for tasks in by_task]
+
+
+def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict[_Seed, tuple[Row, Row]]], list[str]]:
+    """Return key -> seed -> rows of A and B, and notes on rows that are left out."""
+    pairs, notes = {}, []
+    for key in [key for key in first if first[key].keys() & second.get(key, {}).keys()]:
+        one, other = first[key], second[key]
+        pairs[key] = {seed: (row, other[seed]) for seed, row in one.items() if seed in other}
+        for name, seeds_of_side in ((a, one), (b, other)):
+            if alone := [str(seed) for seed in seeds_of_side if seed not in pairs[key]]:
+                notes.append(f"only {name} has seed {', '.join(alone)}: left out")
+    if not pairs:
+        seeds = [sorted({str(seed) for rows in side.values() for seed in rows}) for side in (first, second)]
+        known, others = (", ".join(numbers) or "none" for numbers in seeds)
+        seen = f"(seeds: {a} has {known} and {b} has {others})"
+        raise UserError(f"{a} and {b} have no row of the same task, split and seed to compare {seen}")
+    for name, keys in ((a, first), (b, second)):
+        if others := [" ".join([*dict(k.cell).values(), k.stage, k.task, k.split]) for k in keys if k not in pairs]:
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
+    for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
+        if left["data"] != right["data"]:
+            raise UserError(
+                f"{left['model']} and {right['model']} were scored on other data of {left['task']}, {left['split']}: "
+                "evaluate both again"
+            )
+    return pairs, notes
+
+
+def _line(settings: CompareSettings, key: Key, by_seed: dict[_Seed, tuple[Row, Row]], notes: list[str]) -> Line:
+    pairs = list(by_seed.values())
+    common = [name for name in pairs[0][0]["metrics"] if all(name in row["metrics"] for pair in pairs for row in pair)]
+    if not common or (settings.metric and settings.metric not in common):
+        asked = f"{settings.metric!r}{nearest(settings.metric, common)}" if settings.metric else "to compare by"
+        raise UserError(f"{key.task}, {key.split}: no metric {asked} (both have: {', '.join(common) or 'none'})")
+    of_words = any(kind.by_word and {*kind.default_metrics} & {*common} for kind in KINDS.values())
+    if of_words:
+        notes.append(f"no McNemar test or bootstrap for {key.task}: its rows do not have one label each")
+    predictions = [None if of_words else _predictions(settings, pair, notes) for pair in pairs]
+    first = predictions[0]
+    effects = [
+        _effect(name, [(a["metrics"][name], b["metrics"][name]) for a, b in pairs], settings.confidence, first)
+        for name in sorted(common, key=lambda name: name != settings.metric)
+    ]
+    tests = tuple(
+        PairTest(seed, *mcnemar(*both))
+        for seed, both in zip(by_seed, predictions, strict=True)
+        if both and both[0].kind.has_classes and both[0].labelled.any()
+    )
+    if tests and first is not None and first[0].kind.independent:
+        notes.append(f"a row of {key.task} is right if it has exactly the right labels")
+    if not tests and first is not None:
+        why = "without labels" if first[0].kind.has_classes else "a regression"
+        notes.append(f"no McNemar test for {key.task}: it compares right and wrong classes, but {key.task} is {why}")
+    return Line(key.task, key.split, key.stage, dict(key.cell), tuple(by_seed), tuple(effects), tests)
+
+
+def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[str]) -> _Pair | None:
+    """Return both models' predictions, or None if one model no longer exists; its scores can still be compared."""
+    scores = [find_scores(settings.workspace, row) for row in pair]
+    if None in scores:
+        gone = pair[scores.index(None)]["model"]
+        notes.append(f"the predictions of {gone} no longer exist: only scores of its pair are compared")
+        return None
+    return read_predictions(scores[0], pair[0]), read_predictions(scores[1], pair[1])
+
+
+def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float, pair: _Pair | None) -> Effect:
+    """Return the effect of the scores by seed; for a single seed, of the pair's predictions if they are available."""
+    differences = [a - b for a, b in scores]
+    interval: Interval | None = None
+    if len(differences) > 1:
+        interval = paired_t(differences, confidence)
+    elif pair is not None:
+        interval = bootstrap(name, *pair, confidence, differences[0])
+    return Effect(name, *_means(scores), tuple(scores), interval)
+
+
+def _adjusted(lines: list[Line]) -> list[Line]:
+    """Return the lines with adjusted p-values: those of the main metrics, and separately those of McNemar's tests."""
+    seeds = iter(holm([p for line in lines if (p := line.effects[0].p_value) is not None]))
+    tests = iter(holm([test.p_value for line in lines for test in line.tests]))
+    adjusted = []
+    for line in lines:
+        main, *others = line.effects
+        if main.p_value is not None:
+            main = dataclasses.replace(main, p_holm=next(seeds))
+        of_line = tuple(dataclasses.replace(test, p_holm=next(tests)) for test in line.tests)
+        adjusted.append(dataclasses.replace(line, effects=(main, *others), tests=of_line))
+    return adjusted
+
+
+def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:
+    """Return the effect of the mean main metric over all lines, for the seeds that all lines have.
+
+    With a single common seed it has no interval, and without one only the means.
+    """
+    mains = [line.effects[0] for line in lines]
+    name = mains[0].metric if len({effect.metric for effect in mains}) == 1 else "mean of metrics"
+    by_seed = [dict(zip(line.seeds, line.effects[0].scores, strict=True)) for line in lines]
+    in_all = [seed for seed in by_seed[0] if all(seed in of_line for of_line in by_seed)]
+    if not in_all:
+        return Effect(name, *_means([(effect.a, effect.b) for effect in mains]), (), None)
+    return _effect(name, [_means([of_line[seed] for of_line in by_seed]) for seed in in_all], settings.confidence, None)
+
+
+def _means(scores: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.fmean(a for a, _ in scores), statistics.fmean(b for _, b in scores)
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return the comparison as text, at most 110 columns wide, with the verdict last. Scores are multiplied by 100."""
+    tables = [_lines_table(comparison)] if len(comparison.lines) > 1 else _line_tables(comparison)
+    last = f"{filled(_notes(comparison))}\n{verdict(comparison)}"
+    return "\n\n".join([f"A: {comparison.a}\nB: {comparison.b}", *tables, last])
+
+
+def verdict(comparison: Comparison) -> str:
+    """Return a sentence that states which one is better and by how much."""
+    effect = comparison.verdict
+    interval, points = effect.interval, 100 * effect.mean
+    over = ", mean over all lines" if comparison.overall else ""
+    if interval is None:
+        why = "a single seed has none" if effect.scores else "no seed is in all lines"
+        return f"A − B: {points:+.1f} points{over}, without an interval: {why}"
+    winner, loser = ("A", "B") if points > 0 else ("B", "A")
+    rows = interval.method == BOOTSTRAP
+    source = ("1 seed, over test rows" if rows else f"{len(effect.scores)} seeds") + over
+    low, high = 100 * interval.low, 100 * interval.high
+    if low <= 0 <= high:
+        seen = f"A − B: {points:+.1f} points, {_certain(comparison)} {low:+.1f} to {high:+.1f}, {source}"
+        return f"no significant difference over these {'test rows' if rows else 'seeds'} ({seen})"
+    least, most = sorted((abs(low), abs(high)))
+    size = f"{winner} is better than {loser} by {abs(points):.1f} points"
+    return f"{size} ({_certain(comparison)} {least:.1f} to {most:.1f}, {source})"
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[str]], names: int = 1) -> str:
+    return text_table(header, body, [i >= names for i in range(len(header))], TERMINAL_WIDTH)
+
+
+def _line_tables(comparison: Comparison) -> list[str]:
+    """Return a table of the metrics of the only line, and one with a line for each pair of models."""
+    (line,) = comparison.lines
+    header = [f"{line.task}, {line.split}", "A", "B", "A − B", _certain(comparison), "p"]
+    metrics = [[metric_heading(effect.metric), *_numbers(effect), _p(effect.p_value)] for effect in line.effects]
+    tests = {test.seed: [str(test.b), str(test.c), _p(test.p_value)] for test in line.tests}
+    pairs = zip(line.seeds, line.effects[0].scores, strict=True)
+    seeds = [[str(seed), *_scores(a, b), *tests.get(seed, [DASH] * 3)] for seed, (a, b) in pairs]
+    names = ["seed", "A", "B", "A − B", "only A right", "only B right", "McNemar's p"]
+    return [_table(header, metrics), _table(names, seeds)]
+
+
+def _lines_table(comparison: Comparison) -> str:
+    """Return a table of several lines."""
+    alpha = 1 - comparison.confidence
+    header = ["", "metric", "A", "B", "A − B", _certain(comparison), "seeds", "p", f"McNemar p < {alpha:.2g}"]
+    fields = [{**o.cell, "stage": o.stage, "task": o.task, "split": o.split} for o in comparison.lines]
+    body = []
+    for line, of_line in zip(comparison.lines, fields, strict=True):
+        main, tests = line.effects[0], line.tests
+        counted = f"{sum((test.p_holm or 0) < alpha for test in tests)} of {len(tests)}" if tests else DASH
+        # A line's name holds only the fields that differ between lines.
+        differing = [text for name, text in of_line.items() if any(other.get(name) != text for other in fields)]
+        seeds = str(len(line.seeds))
+        body.append([", ".join(differing), main.metric, *_numbers(main), seeds, _p(main.p_holm), counted])
+    if overall := comparison.overall:
+        seeds = str(len(overall.scores) or DASH)
+        body.append(["all", overall.metric, *_numbers(overall), seeds, _p(overall.p_value), ""])
+    return _table(header, body, names=2)
+
+
+def _numbers(effect: Effect) -> list[str]:
+    interval = effect.interval
+    shown = f"{100 * interval.low:+.2f} to {100 * interval.high:+.2f}" if interval else DASH
+    return [*_scores(effect.a, effect.b), shown]
+
+
+def _scores(a: float, b: float) -> list[str]:
+    return [f"{100 * a:.2f}", f"{100 * b:.2f}", f"{100 * (a - b):+.2f}"]
+
+
+def _p(value: float | None) -> str:
+    return DASH if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _certain(comparison: Comparison) -> str:
+    return f"{100 * comparison.confidence:g} % CI"
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    """Yield how the numbers are computed, then the rows that are left out."""
+    methods = {e.interval.method for line in comparison.lines for e in line.effects if e.interval}
+    if PAIRED_T in methods:
+        yield "Intervals and p over several seeds: Student's t of the differences for each seed."
+    if BOOTSTRAP in methods:
+        yield "Intervals of one seed: 10,000 resamples of the test rows, the same for A and B."
+    if any(line.tests for line in comparison.lines):
+        yield "McNemar's test is exact; it counts the rows that only one of the models has right."
+    if len(comparison.lines) > 1:
+        yield "p-values of several lines are adjusted by Holm's method; intervals are not."
+    yield from (f"Note: {note}." for note in comparison.notes)

@@ -1,1 +1,0 @@
-"""Comparing models, families of them, or experiments: paired over seeds and over test rows."""

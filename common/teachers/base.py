@@ -1,7 +1,7 @@
-"""Teachers and masked language models: the interfaces that every backend implements."""
+"""Teachers: the interface that all of them implement."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -46,37 +46,6 @@ class Teacher(Protocol):
 
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of the few rows in `split`, as one padded batch."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Pieces:
-    """A sentence as a masked language model reads it, special tokens included.
-
-    ids: piece ids; spans: for each piece the characters [start, end) of the sentence it covers without white space
-    around it, (0, 0) for special tokens.
-    """
-
-    ids: list[int]
-    spans: list[tuple[int, int]]
-
-
-class MaskedLM(Protocol):
-    """A model that predicts masked words."""
-
-    mask_id: int
-    """Id of the mask."""
-
-    def encode(self, sentences: Sequence[str]) -> list[Pieces]:
-        """Return the pieces of each sentence, cut at the longest sequence the model reads."""
-
-    def words(self) -> list[str]:
-        """Return, by piece id, the whole word the piece is, or "" for special tokens and parts of words."""
-
-    def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
-        """Return the logits of every piece at one position of each row, float32 [batch, pieces].
-
-        ids: int64 [batch, length]; index: int64 [batch]. Only these positions go through the output layer.
-        """
 
 
 def batched_logits(

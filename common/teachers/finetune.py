@@ -73,7 +73,7 @@ class Finetune(TeacherStep):
 class FairseqFinetune(Finetune):
     """A RoBERTa fine-tuned by fairseq: a step with a version of its own."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     backend: ClassVar[ModuleType] = fairseq_training
 
 

@@ -5,16 +5,17 @@ from pathlib import Path
 import torch
 
 from common.store.files import file_fingerprint, fingerprint
-from common.teachers.base import MaskedLM, Teacher
+from common.teachers.base import Teacher
 from common.teachers.ensemble import EnsembleTeacher
+from common.teachers.fairseq.checkpoint import CHECKPOINT_FILE, read_model
+from common.teachers.fairseq.convert import converted, tokenizer_of
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
-from common.teachers.fairseq.sources import byte_pairs, model_files, resolve
+from common.teachers.fairseq.sources import model_files, resolve
 from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, masked_lm_files
 from common.teachers.linear_step import load_linear
 from common.teachers.settings import is_fairseq
-from common.training.models import check_runs, is_linear, members_of, read_config
+from common.training.models import check_runs, is_linear, members_of
 
 
 def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teacher:
@@ -27,21 +28,20 @@ def load_teacher(folder: Path, device: torch.device, dtype: torch.dtype) -> Teac
         return EnsembleTeacher([load_teacher(member, device, dtype) for member in members])
     if is_linear(folder):
         return load_linear(folder, device, dtype)
-    if (folder / "fairseq").is_dir():
-        config = read_config(folder)
-        return FairseqTeacher(folder / "fairseq", config.outputs, device, dtype, config.settings["max_tokens"])
     return load_teacher_of_any(folder, device, dtype)
 
 
-def load_masked_lm(source: str, device: torch.device, downloads: Path) -> MaskedLM:
-    """Return the masked language model of that name or folder: a RoBERTa by fairseq, or any of Hugging Face's.
+def load_masked_lm(source: str, device: torch.device, downloads: Path) -> HuggingFaceMaskedLM:
+    """Return the masked language model of that name or folder: any of Hugging Face's, or a RoBERTa of fairseq's.
 
     downloads: where the official RoBERTa archives are kept. Raises UserError when there is no such model.
     """
     if is_fairseq(source):
         load_fairseq(f"the masked language model {source}")  # before a large download, not after it
         folder = Path(resolve(source, downloads)[0])
-        return FairseqMaskedLM(folder, byte_pairs(folder, downloads), device)
+        architecture, tensors = read_model(folder / CHECKPOINT_FILE)
+        tokenizer = tokenizer_of(folder, downloads, architecture.max_positions, prefix=True)
+        return HuggingFaceMaskedLM(converted(architecture, tensors, tokenizer, folder), tokenizer, device)
     return HuggingFaceMaskedLM.load(source, device)
 
 

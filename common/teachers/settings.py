@@ -17,12 +17,11 @@ FAIRSEQ_ARCHS = ("roberta_base", "roberta_large")
 
 
 def is_fairseq(arch: str) -> bool:
-    """Return whether an --arch is a RoBERTa for fairseq: an official one, a folder of fairseq's, or a teacher of ours.
+    """Return whether fairseq fine-tunes an --arch: an official RoBERTa, or a folder with fairseq's model.pt.
 
     Everything else is for Hugging Face.
     """
-    files = ("model.pt", "architecture.json", "fairseq/architecture.json")
-    return arch in FAIRSEQ_ARCHS or any((Path(arch) / file).exists() for file in files)
+    return arch in FAIRSEQ_ARCHS or (Path(arch) / "model.pt").exists()
 
 
 class TeacherTraining(Settings):

@@ -26,8 +26,8 @@ GENERAL = "general"
 """Stands in for a task: students pretrained on plain text, from which students of any task can start."""
 LINEAR_FOLDER = "linear"
 """Folder of the files of a linear teacher."""
-SUBFOLDERS = ("huggingface", "fairseq", LINEAR_FOLDER)
-"""Folders in which teacher backends keep their files, weights and tokenizer, loadable by their own library."""
+SUBFOLDERS = ("huggingface", LINEAR_FOLDER)
+"""Folders in which teachers keep their files; transformers loads the first one."""
 
 
 class ModelConfig(Settings):

@@ -64,7 +64,7 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
     teacher = folder.parent / (config.teacher or "")
     if config.teacher is None:
         return [maps]
-    if not (teacher / "huggingface").is_dir():  # an ensemble, fairseq's, imported or deleted
+    if not (teacher / "huggingface").is_dir():  # an ensemble, linear, imported or deleted
         say(f"{config.teacher}: not shown, only a Hugging Face teacher in the same workspace has attention maps")
         return [maps]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)

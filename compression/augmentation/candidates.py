@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from common.progress import Advance, in_proportion, nothing
-from common.teachers.base import MaskedLM, Pieces
+from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM, Pieces
 
 BATCH_PIECES, BATCH_ROWS = 8192, 512
 """Maximum pieces and rows of a batch: enough to keep a processor busy, while the logits take about 100 MB."""
@@ -32,7 +32,7 @@ class MaskedCandidates:
     All arithmetic is float32.
     """
 
-    def __init__(self, model: MaskedLM, k: int, batch_pieces: int = BATCH_PIECES) -> None:
+    def __init__(self, model: HuggingFaceMaskedLM, k: int, batch_pieces: int = BATCH_PIECES) -> None:
         self.model, self.k, self.batch_pieces = model, k, batch_pieces
         self._forms = [word.lower() if len(word) > 1 and word.isalpha() else "" for word in model.words()]
         self._spellings: dict[str, str] = {}

@@ -19,9 +19,9 @@ from common.config import flag as flag_of
 from common.devices import pick_device
 from common.errors import UserError
 from common.teachers.base import Attention, States
+from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.pretrained import most_tokens
 from common.teachers.huggingface.teacher import hidden_states
-from common.teachers.layers import load_encoder
 from common.training.loop import Callback
 from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import AlignSettings
@@ -85,7 +85,7 @@ class AlignmentTeacher:
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> AlignmentTeacher:
         """Load a fine-tuned teacher from its model folder."""
-        return cls(load_encoder(folder, device), teacher_vocabulary(folder), device)
+        return cls(load_teacher_of_any(folder, device, torch.float32).model, teacher_vocabulary(folder), device)
 
     def check_rows(self, rows: EncodedRows) -> None:
         """Raise UserError if one of the student's rows is longer than what the teacher reads."""

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Kind = Literal["teacher", "student"]
 PARTS = {"student": spec.PARTS, "teacher": ("embeddings", "encoder", "head")}
 """Major parts in the order in which text passes through them; the three groups of section 3.7 of the thesis."""
-_HEADS = ("lm_head", "classification_heads", "pooler", "classifier", "pre_classifier", "score", "cls")
+_HEADS = ("lm_head", "pooler", "classifier", "pre_classifier", "score", "cls")
 _ENCODERS = ("encoder", "transformer", "layers", "layer", "h", "blocks")
 
 
@@ -51,12 +51,12 @@ class Weight:
 def part_of(name: str, kind: Kind) -> str:
     """Return the major part of a model that a tensor belongs to, one of PARTS.
 
-    Teachers' names differ by library: bert.embeddings and bert.pooler, or encoder.sentence_encoder.embed_tokens.
+    Teachers' names differ by architecture: bert.embeddings and bert.pooler, or distilbert.transformer.
     """
     words = name.split(".")
     if kind == "student":
         return words[0]
-    if any(word.startswith(("embed", "layernorm_embedding")) for word in words):
+    if any(word.startswith("embed") for word in words):
         return "embeddings"
     if any(word in _HEADS for word in words):
         return "head"

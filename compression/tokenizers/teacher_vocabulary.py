@@ -14,8 +14,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.store.files import read_json
-from common.teachers.fairseq.sources import SUBFOLDER as FAIRSEQ
-from common.teachers.huggingface.pretrained import SUBFOLDER as HUGGING_FACE
+from common.teachers.huggingface.pretrained import SUBFOLDER
 from compression.runtime import WordPieces
 from compression.tokenizers import UNCUT, TeacherTokenizer
 from compression.tokenizers.bytelevel import LETTERS, UNKNOWN_PIECE, ByteLevelTokenizer, merge_parts
@@ -23,8 +22,6 @@ from compression.tokenizers.wordpiece import WordPieceTokenizer
 
 _ROBERTA = ("<s>", "</s>")
 _BERT = ("[CLS]", "[SEP]")
-_FAIRSEQ_SPECIAL = ("<s>", "<pad>", "</s>", UNKNOWN_PIECE)
-"""Pieces that fairseq's dictionaries begin with; their files leave them out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +51,10 @@ class TeacherVocabulary:
 
 def teacher_vocabulary(folder: Path) -> TeacherVocabulary:
     """Return the vocabulary of the teacher in a model folder. Raises UserError if it is of another kind."""
-    file = folder / HUGGING_FACE / "tokenizer.json"
-    if file.exists():
-        return vocabulary_of(read_json(file), folder.name)
-    if (folder / FAIRSEQ).is_dir():
-        return _fairseq_vocabulary(folder / FAIRSEQ, folder.name)
-    raise UserError(f"--embedding-type wordpiece: {folder.name} is neither a Hugging Face teacher nor one of fairseq")
+    file = folder / SUBFOLDER / "tokenizer.json"
+    if not file.exists():
+        raise UserError(f"--embedding-type wordpiece: {folder.name} is not a Hugging Face teacher")
+    return vocabulary_of(read_json(file), folder.name)
 
 
 def vocabulary_of(tokenizer: dict[str, Any], name: str) -> TeacherVocabulary:
@@ -142,26 +137,6 @@ def _separators(processor: Mapping[str, Any]) -> int:
     kinds = ["Sequence" in part for part in processor.get("pair", ())]
     first = kinds.index(True)
     return kinds.index(True, first + 1) - first - 1
-
-
-def _fairseq_vocabulary(folder: Path, name: str) -> TeacherVocabulary:
-    """Return the vocabulary of fairseq's three files: pieces are named by the digits of their ids in encoder.json."""
-    ids = read_json(folder / "encoder.json")
-    symbols = [*_FAIRSEQ_SPECIAL, *(line.rsplit(" ", 1)[0] for line in _lines(folder / "dict.txt")), "<mask>"]
-    row_of = {symbol: row for row, symbol in enumerate(symbols)}
-    unknown = row_of[UNKNOWN_PIECE]
-    rows = {piece: row_of.get(str(number), unknown) for piece, number in ids.items()}
-    rows |= {special: row_of[special] for special in (*_FAIRSEQ_SPECIAL, "<mask>")}
-    merges = [tuple(line.split(" ")) for line in _lines(folder / "vocab.bpe") if not line.startswith("#version")]
-    return _byte_level(rows, merges, False, 2, name)
-
-
-def _lines(file: Path) -> list[str]:
-    """Return the lines of a vocabulary file that are not empty. Raises UserError when it is missing or not UTF-8."""
-    try:
-        return [line for line in file.read_text(encoding="utf-8").split("\n") if line.strip("\r ")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: missing or damaged ({error})") from None
 
 
 def _byte_level(

@@ -1,4 +1,4 @@
-"""Students of RoBERTa-type teachers: word pieces, layers, alignment and adapters, of transformers and of fairseq."""
+"""Students of RoBERTa-type teachers: word pieces, layers, alignment and adapters."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,12 @@ import roberta_teachers
 import tiny
 import torch
 from packed_students import torch_logits
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from common.data.split import Split
 from common.errors import UserError
 from common.teachers.huggingface.general import load_general
 from common.teachers.huggingface.teacher import hidden_states
-from common.teachers.layers import load_encoder
 from common.teachers.load import load_teacher
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher
@@ -28,7 +27,6 @@ from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary, vocabulary_of
 
 CPU = torch.device("cpu")
-KINDS = {"transformers": roberta_teachers.write_teacher, "fairseq": roberta_teachers.write_fairseq_teacher}
 ALIGNED = {"align_hidden": 1.0, "align_attention": 1.0, "align_embedding": 1.0}
 SHAPE = {"student_arch": "transformer", "embedding_type": "wordpiece", "layers": 2, "encoder_hidden_dim": 16}
 SHAPE |= {"embedding_dim": 16, "heads": 2, "intermediate_dim": 32, "cls_hidden_dim": 5, "max_tokens": 40}
@@ -36,10 +34,10 @@ SINGLE = Split([text for text, _ in tiny.sentences(9)], None, np.zeros(9, np.int
 PAIRS = Split(*map(list, zip(*[row[:2] for row in tiny.pairs(9)], strict=True)), np.zeros(9, np.int64), np.arange(9))
 
 
-@pytest.fixture(params=KINDS)
-def folder(request, tmp_path):
+@pytest.fixture
+def folder(tmp_path):
     """Model folder of a teacher for single texts."""
-    return KINDS[request.param](tmp_path / "roberta")
+    return roberta_teachers.write_teacher(tmp_path / "roberta")
 
 
 def fresh(folder, pair=False, **more):
@@ -75,11 +73,10 @@ def test_with_all_its_layers_a_student_is_the_teacher_and_nothing_is_left_to_ali
         assert torch.allclose(one.transpose(1, 2)[mask], other.transpose(1, 2)[mask], atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("compared", ["scores", "probabilities"])
-def test_of_a_pairs_two_separators_the_second_one_is_left_out(tmp_path, kind, compared):
-    folder = KINDS[kind](tmp_path / "roberta", pair=True)
-    vocabulary, model = teacher_vocabulary(folder), load_encoder(folder, CPU).eval()
+def test_of_a_pairs_two_separators_the_second_one_is_left_out(tmp_path, compared):
+    folder = roberta_teachers.write_teacher(tmp_path / "roberta", pair=True)
+    vocabulary, model = teacher_vocabulary(folder), load_teacher(folder, CPU, torch.float32).model.eval()
     tokenizer = vocabulary.tokenizer(40)
     batch = encode_split(tokenizer, PAIRS).batch(np.arange(9), CPU)
     found = AlignmentTeacher.load(folder, CPU).states(batch, compared)
@@ -100,9 +97,8 @@ def test_of_a_pairs_two_separators_the_second_one_is_left_out(tmp_path, kind, co
             assert torch.allclose(heads.softmax(-1) if compared == "scores" else heads, wanted[:, :, kept], atol=1e-4)
 
 
-def test_rows_longer_than_the_teachers_positions_are_refused(tmp_path):
+def test_rows_longer_than_the_teachers_positions_are_refused(folder):
     """Two of the 98 positions are of padding."""
-    folder = roberta_teachers.write_teacher(tmp_path / "roberta")
     teacher, tokenizer = AlignmentTeacher.load(folder, CPU), teacher_vocabulary(folder).tokenizer(200)
     for words, fits in ((94, True), (95, False)):
         split = Split(["!" * words], None, np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -121,31 +117,6 @@ def test_rows_longer_than_the_teachers_positions_are_refused(tmp_path):
     teacher.check_rows(EncodedRows(one, two))  # 92 signs and 4 special tokens
     with pytest.raises(UserError, match="a row has 97 tokens, but the teacher reads at most 96"):
         teacher.check_rows(EncodedRows(one, three))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"activation_fn": "relu"}, "its activation is relu, a student's is gelu"),
-        ({"encoder_normalize_before": True}, "its layers do not have BERT's structure"),
-        ({"encoder_embed_dim": 24}, "hidden_size of roberta is 24: set --hidden-dim 24"),
-    ],
-)
-def test_layers_of_fairseq_that_a_student_cannot_have_are_refused(tmp_path, change, message):
-    folder = roberta_teachers.write_fairseq_teacher(tmp_path / "roberta")
-    _, settings, _ = fresh(folder)
-    roberta_teachers.edit_json(folder / "fairseq/architecture.json", **change)
-    with pytest.raises(UserError, match=message):
-        check_start(settings, "transformer", folder)
-
-
-def test_tensors_of_fairseq_that_do_not_fit_are_refused(tmp_path):
-    folder = roberta_teachers.write_fairseq_teacher(tmp_path / "roberta")
-    file = folder / "fairseq/model.safetensors"
-    tensors = {name: tensor for name, tensor in load_file(file).items() if not name.endswith("fc1.bias")}
-    save_file(tensors, file)
-    with pytest.raises(UserError, match=r"intermediate\.dense\.bias is missing, or has another shape"):
-        load_encoder(folder, CPU)
 
 
 @pytest.fixture(scope="module")

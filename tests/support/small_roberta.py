@@ -5,6 +5,7 @@ import collections
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tiny
@@ -14,14 +15,17 @@ from tokenizers import ByteLevelBPETokenizer
 from common.data.split import Split
 from common.kinds.base import Kind
 from common.kinds.registry import LABELS
-from common.teachers.fairseq.checkpoint import load_checkpoint
+from common.teachers.fairseq import training as fairseq_training
+from common.teachers.fairseq.checkpoint import load_checkpoint, read_model
 from common.teachers.fairseq.library import load_fairseq, quiet
-from common.teachers.fairseq.models import FairseqMaskedLM, FairseqTeacher
+from common.teachers.finetune import finetune
 from common.teachers.settings import FinetuneSettings, defaults_for
 
 SHARED = tiny.ROOT.parent / "shared" / "gpt2_bpe"
 """GPT-2's vocabulary, where it is there."""
 CPU = torch.device("cpu")
+HEAD = "sentence_classification_head"
+"""fairseq's own name for the classification head."""
 TEXT = [text for text, _ in tiny.sentences(240)] + [text for a, b, _ in tiny.pairs(60) for text in (a, b)]
 
 
@@ -45,15 +49,34 @@ def settings(workspace: Path, arch: Path | str, task: str = "sst-2", **given: ob
     return FinetuneSettings(**{**defaults_for(given), **given})
 
 
-def hub(folder: Path, head: bool = False) -> Any:
-    """Return fairseq's own interface to a model folder of ours or of a checkpoint."""
-    from fairseq.models.roberta import RobertaHubInterface
+def finetuned(given: FinetuneSettings, best: Path) -> Path:
+    """Fine-tune, and copy fairseq's best checkpoint to `best`. Returns the model folder."""
 
-    model = FairseqTeacher(folder, 2, CPU, torch.float32, 128) if head else FairseqMaskedLM(folder, folder, CPU)
+    def read(path: Path) -> Any:
+        if path.name == fairseq_training.BEST:
+            shutil.copyfile(path, best)
+        return read_model(path)
+
+    with mock.patch.object(fairseq_training, "read_model", read):
+        return finetune(given)
+
+
+def hub(folder: Path, checkpoint: Path | None = None) -> Any:
+    """Return fairseq's own interface to a folder's model, or to another checkpoint of its vocabulary with HEAD."""
+    load_fairseq()
+    from fairseq.data import Dictionary
+    from fairseq.models.roberta import RobertaHubInterface, RobertaModel
+
+    architecture, tensors = read_model(checkpoint or folder / "model.pt")
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    task = argparse.Namespace(source_dictionary=dictionary, mask_idx=dictionary.add_symbol("<mask>"))
+    model = RobertaModel.build_model(argparse.Namespace(**architecture.model_dump()), task)
+    if checkpoint:
+        model.register_classification_head(HEAD, num_classes=len(tensors[f"classification_heads.{HEAD}.out_proj.bias"]))
+    model.load_state_dict(tensors)
     files = {"gpt2_encoder_json": str(folder / "encoder.json"), "gpt2_vocab_bpe": str(folder / "vocab.bpe")}
     bpe = argparse.Namespace(bpe="gpt2", **files)
-    task = argparse.Namespace(source_dictionary=model.tokens.dictionary, mask_idx=model.tokens.mask_id)
-    return RobertaHubInterface(argparse.Namespace(bpe=bpe), task, model.model).eval()
+    return RobertaHubInterface(argparse.Namespace(bpe=bpe), task, model).eval()
 
 
 def split_of(*texts: str, labels: list | None = None, kind: Kind = LABELS) -> Split:

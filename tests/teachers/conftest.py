@@ -4,10 +4,9 @@ import pytest
 import small_roberta
 import tiny
 import torch
-from small_roberta import CPU, settings
+from small_roberta import CPU, finetuned, settings
 
 from common.store.workspace import Workspace
-from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
 from compression.augmentation.preprocess import preprocess
 
@@ -26,10 +25,10 @@ def old_roberta(tmp_path_factory, roberta):
 
 @pytest.fixture(scope="session")
 def taught(tmp_path_factory, glue, roberta):
-    """Workspace with splits of sst-2 and teacher `small`. To be read, not written."""
+    """Workspace with splits of sst-2 and teacher `small`, fairseq's checkpoint of which is next to it. To be read."""
     workspace = tmp_path_factory.mktemp("taught") / "workspace"
     preprocess(tiny.prepare_settings(workspace, "sst-2", data_dir=glue))
-    finetune(settings(workspace, roberta))
+    finetuned(settings(workspace, roberta), workspace.parent / "best.pt")
     return workspace
 
 

@@ -13,9 +13,9 @@ from small_roberta import CPU, TEXT
 from common.errors import UserError
 from common.teachers.fairseq import sources
 from common.teachers.fairseq.checkpoint import load_checkpoint, read_model
-from common.teachers.fairseq.models import FairseqMaskedLM
+from common.teachers.fairseq.convert import tokenizer_of
 from common.teachers.fairseq.sources import byte_pairs, resolve
-from common.teachers.fairseq.tokens import RobertaTokens
+from common.teachers.load import load_masked_lm
 from common.teachers.settings import is_fairseq
 
 
@@ -31,7 +31,7 @@ def test_both_checkpoint_formats_hold_the_same_model(roberta, old_roberta):
     assert old[0] == new[0]
     assert old[1].keys() == new[1].keys()
     assert "decoder.lm_head.bias" in load_checkpoint(old_roberta / "model.pt")["model"]
-    models = [FairseqMaskedLM(folder, folder, CPU) for folder in (roberta, old_roberta)]
+    models = [load_masked_lm(str(folder), CPU, folder) for folder in (roberta, old_roberta)]
     ids = np.array([models[0].encode([TEXT[0]])[0].ids])
     assert torch.equal(*(model.predict(ids, np.array([3])) for model in models))
 
@@ -78,14 +78,14 @@ def test_a_checkpoint_of_another_architecture_is_refused(old_roberta, tmp_path, 
     args = argparse.Namespace(**{**vars(load_checkpoint(old_roberta / "model.pt")["args"]), **change})
     other = changed_copy(old_roberta, tmp_path / "other", args=args)
     with pytest.raises(UserError, match=message):
-        FairseqMaskedLM(other, other, CPU)
+        load_masked_lm(str(other), CPU, other)
 
 
 def test_tensors_too_many_are_refused(old_roberta, tmp_path):
     tensors = load_checkpoint(old_roberta / "model.pt")["model"]
     other = changed_copy(old_roberta, tmp_path / "other", model={**tensors, "decoder.extra": torch.zeros(1)})
     with pytest.raises(UserError, match=r"encoder\.extra is not part"):
-        FairseqMaskedLM(other, other, CPU)
+        load_masked_lm(str(other), CPU, other)
 
 
 def test_a_folder_without_its_files(roberta, tmp_path):
@@ -94,12 +94,10 @@ def test_a_folder_without_its_files(roberta, tmp_path):
     with pytest.raises(UserError, match=r"dict\.txt: no such file"):
         resolve(str(tmp_path), tmp_path)
     shutil.copyfile(roberta / "dict.txt", tmp_path / "dict.txt")
-    with pytest.raises(UserError, match=r"encoder\.json: no such file"):
-        RobertaTokens(tmp_path)
     (tmp_path / "encoder.json").write_text("{")
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\n")
     with pytest.raises(UserError, match="damaged vocabulary"):
-        RobertaTokens(tmp_path)
+        tokenizer_of(tmp_path, tmp_path, 96)
 
 
 def test_an_official_archive_is_fetched_and_unpacked(roberta, old_roberta, tmp_path, monkeypatch):

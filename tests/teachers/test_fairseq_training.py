@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
 from small_roberta import CPU, settings, split_of
 
 from common.config import CONFIG_DIR, load_yaml
@@ -21,10 +20,10 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.fairseq import training as fairseq_training
 from common.teachers.fairseq.library import load_fairseq
-from common.teachers.fairseq.models import HEAD
 from common.teachers.finetune import finetune
 from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FAIRSEQ_ARCHS, FinetuneSettings, defaults_for, is_fairseq
+from common.training.checkpoint import load_tensors
 from common.training.metrics import main_score
 from compression.experiments.jobs import Job
 
@@ -47,11 +46,11 @@ def test_a_stopped_run_ends_with_the_bytes_of_one_never_stopped(taught, tmp_path
             with pytest.raises(Interrupted):
                 finetune(given[1])
     with monkeypatch.context() as patch:
-        patch.setattr(fairseq_training, "write_model", None)  # trained to the end, not saved
+        patch.setattr(fairseq_training, "save", None)  # trained to the end, not saved
         with pytest.raises(TypeError):
             finetune(given[1])
     stopped = finetune(given[1])
-    weights = [(folder / "fairseq/model.safetensors").read_bytes() for folder in (whole, stopped)]
+    weights = [(folder / "huggingface/model.safetensors").read_bytes() for folder in (whole, stopped)]
     assert weights[0] == weights[1]
     histories = [[{**epoch, "seconds": 0} for epoch in tiny.read_history(folder)] for folder in (whole, stopped)]
     assert histories[0] == histories[1]
@@ -152,7 +151,7 @@ def test_patience_counts_epochs(tmp_path, roberta, monkeypatch):
     monkeypatch.setattr(fairseq_training, "save_interval", lambda *_: 1)
     given = tmp_path, roberta, (0, 1), np.int64, {"labels": ["a", "b"]}
     with monkeypatch.context() as patch:
-        patch.setattr(fairseq_training, "write_model", None)  # trained to the end, not saved
+        patch.setattr(fairseq_training, "save", None)  # trained to the end, not saved
         with pytest.raises(TypeError):
             fine_tuned(*given, lr=1e-9, patience=2, max_epochs=5)
     assert len(fine_tuned(*given, lr=1e-9, patience=2, max_epochs=5)[2]) == 3
@@ -165,16 +164,17 @@ def test_batches_of_long_texts_have_all_their_rows(tmp_path, roberta, monkeypatc
     assert len(fine_tuned(*given, batch_size=69, max_epochs=3)[2]) == 3
 
 
-def test_a_teacher_of_ours_is_a_start_too(taught, tmp_path, roberta):
+def test_a_teacher_of_fairseqs_is_a_start_for_transformers_too(taught, tmp_path):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
     first = Workspace(workspace).model("sst-2", "small")
-    assert is_fairseq(str(first))
-    folder = finetune(settings(workspace, first, max_epochs=1, model_name="second", lr=1e-5, freeze_embeddings=True))
-    old, new = (load_file(path / "fairseq" / "model.safetensors") for path in (first, folder))
-    embeddings, head = "encoder.sentence_encoder.embed_tokens.weight", f"classification_heads.{HEAD}.dense.weight"
+    assert not is_fairseq(str(first))
+    given = {"max_epochs": 1, "model_name": "second", "lr": 1e-5, "freeze_embeddings": True}
+    second = finetune(settings(workspace, first, **given))
+    old, new = (load_tensors(path / "huggingface" / "model.safetensors")[0] for path in (first, second))
+    assert old.keys() == new.keys()
+    embeddings, head = "roberta.embeddings.word_embeddings.weight", "classifier.dense.weight"
     assert torch.equal(old[embeddings], new[embeddings])
     assert not torch.equal(old[head], new[head])
-    assert (folder / "fairseq" / "dict.txt").read_bytes() == (roberta / "dict.txt").read_bytes()
 
 
 def test_without_fairseq_the_error_names_the_command_that_installs_it(monkeypatch, tmp_path):

@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import huggingface_hub
+import numpy as np
 import pytest
 import tiny
 import torch
 import transformers
 
+from common.data.split import Split
 from common.errors import UserError
 from common.kinds.registry import LABELS
 from common.store.artifact import artifact_at
@@ -109,6 +111,14 @@ def test_a_new_head_and_a_pooler_may_be_missing(copied):
         loaded(copied)
     without(copied, "pooler.dense.weight", "pooler.dense.bias")
     loaded(copied, new_head=True)
+
+
+def test_texts_are_cut_at_the_encoders_positions(copied):
+    """--max-tokens may be more than the 96 that the encoder reads."""
+    teacher = HuggingFaceTeacher(copied, LABELS, ("a", "b"), CPU, torch.float32, 500, new_head=True)
+    texts = [" ".join(["film"] * words) for words in (94, 400)]
+    logits = teacher.logits(Split(texts, None, np.zeros(2, np.int64), np.arange(2)))
+    np.testing.assert_allclose(logits[0], logits[1], atol=1e-6)
 
 
 def test_adapters_need_a_whole_encoder(workspace, copied):

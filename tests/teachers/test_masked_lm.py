@@ -6,7 +6,7 @@ import tiny
 import torch
 
 from common.errors import UserError
-from common.teachers.base import Pieces
+from common.teachers.huggingface.masked_lm import Pieces
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from compression.augmentation.candidates import TIE, MaskedCandidates
 

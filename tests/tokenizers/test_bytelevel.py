@@ -17,7 +17,8 @@ from transformers import AutoTokenizer
 from unicode_torture import TORTURE
 
 from common.errors import UserError
-from common.teachers.fairseq.tokens import RobertaTokens
+from common.teachers.fairseq.convert import tokenizer_of
+from common.teachers.fairseq.library import load_fairseq
 from compression.runtime.tokenizers.bytelevel import gpt2_words
 from compression.tokenizers.bytelevel import LETTERS, ByteLevelTokenizer
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary, vocabulary_of
@@ -68,8 +69,12 @@ def teacher(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fairseq_teacher(tmp_path_factory):
-    """Model folder of a RoBERTa of fairseq."""
-    return roberta_teachers.write_fairseq_teacher(tmp_path_factory.mktemp("bytelevel") / "fairseq")
+    """Model folder with the vocabulary of a RoBERTa of fairseq, converted; its own files are in `fairseq`."""
+    folder = tmp_path_factory.mktemp("bytelevel")
+    (folder / "fairseq").mkdir()
+    small_roberta.learn_vocabulary(folder / "fairseq")
+    tokenizer_of(folder / "fairseq", folder, 96).save_pretrained(folder / "huggingface")
+    return folder
 
 
 def pieces_of(vocabulary, text):
@@ -88,8 +93,8 @@ def test_a_student_reads_text_as_its_hugging_face_teacher(teacher, text):
 @settings(max_examples=500)
 @given(text=TEXTS)
 def test_a_student_reads_text_as_its_fairseq_teacher(fairseq_teacher, text):
-    vocabulary, theirs = _loaded_of_fairseq(fairseq_teacher)
-    assert pieces_of(vocabulary, text) == theirs.ids(text)
+    vocabulary, pairs, dictionary = _loaded_of_fairseq(fairseq_teacher)
+    assert pieces_of(vocabulary, text) == [dictionary.index(str(number)) for number in pairs.encode(text)]
 
 
 @needs_vocabulary
@@ -108,7 +113,13 @@ def _loaded(folder):
 
 @functools.cache
 def _loaded_of_fairseq(folder):
-    return teacher_vocabulary(folder), RobertaTokens(folder / "fairseq")
+    load_fairseq()
+    from fairseq.data import Dictionary
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
+    files = folder / "fairseq"
+    pairs = get_encoder(files / "encoder.json", files / "vocab.bpe")
+    return teacher_vocabulary(folder), pairs, Dictionary.load(str(files / "dict.txt"))
 
 
 @functools.cache
@@ -129,7 +140,7 @@ def test_special_tokens_are_the_teachers_and_no_pieces_of_text(teacher, fairseq_
         assert not set(SPECIAL) & set(vocabulary.pieces[1:])
         assert (vocabulary.special_tokens, vocabulary.separators, vocabulary.rows[0]) == ((0, 2), 2, 3)
         assert len(set(vocabulary.rows.tolist())) == len(vocabulary.pieces)
-        assert vocabulary.mask == (mask or _loaded_of_fairseq(folder)[1].mask_id)
+        assert vocabulary.mask == (mask or len(_loaded_of_fairseq(folder)[2]))  # after the dictionary's other pieces
 
 
 def changed(teacher, **changes):

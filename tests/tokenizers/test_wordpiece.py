@@ -143,7 +143,7 @@ def test_a_student_of_word_pieces_is_pruned_quantized_and_packed(workspace):
 
 
 def test_a_teacher_without_word_pieces_is_refused(tmp_path):
-    with pytest.raises(UserError, match="neither a Hugging Face teacher nor"):
+    with pytest.raises(UserError, match="is not a Hugging Face teacher"):
         teacher_vocabulary(tmp_path).tokenizer(9)
     (tmp_path / "huggingface").mkdir()
     (tmp_path / "huggingface/tokenizer.json").write_text('{"model": {"type": "BPE"}}')

@@ -1,8 +1,7 @@
-"""RoBERTa's weights and architecture on disk: fairseq's checkpoints are read, ours hold no pickles.
+"""fairseq's checkpoints of RoBERTas: weights and architecture.
 
-A fairseq checkpoint (model.pt) is a pickle, and a pickle can carry code. It is read by PyTorch's weights-only loader,
-which builds only tensors, plain containers and the few types named below; anything else is refused.
-Ours is a folder: model.safetensors, architecture.json and the vocabulary's files.
+A checkpoint (model.pt) is a pickle, and a pickle can carry code. It is read by PyTorch's weights-only loader, which
+builds only tensors, plain containers and the few types named below; anything else is refused.
 """
 
 import argparse
@@ -20,12 +19,8 @@ import torch
 
 from common.config import Settings, build
 from common.errors import UserError
-from common.store.files import read_json, write_json
-from common.training.checkpoint import load_tensors, save_tensors
-from common.training.models import WEIGHTS_FILE
 
 CHECKPOINT_FILE = "model.pt"
-ARCHITECTURE_FILE = "architecture.json"
 
 
 class Architecture(Settings):
@@ -37,10 +32,6 @@ class Architecture(Settings):
     encoder_attention_heads: int = 12
     max_positions: int = 512
     activation_fn: Literal["gelu", "gelu_accurate", "relu", "tanh"] = "gelu"
-    pooler_activation_fn: Literal["tanh", "gelu", "relu", "linear"] = "tanh"
-    encoder_normalize_before: bool = False
-    layernorm_embedding: bool = True
-    untie_weights_roberta: bool = False
 
 
 @contextlib.contextmanager
@@ -114,29 +105,10 @@ def _model_settings(state: dict[str, Any]) -> dict[str, Any]:
     return dict(settings) if isinstance(settings, Mapping) else {}
 
 
-def read_folder(folder: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
-    """Return architecture and weights of a folder of ours, or of fairseq's with its model.pt. Raises UserError."""
-    if (folder / WEIGHTS_FILE).exists():
-        return build(Architecture, read_json(folder / ARCHITECTURE_FILE)), load_tensors(folder / WEIGHTS_FILE)[0]
-    return read_model(folder / CHECKPOINT_FILE)
-
-
-def write_folder(folder: Path, architecture: Architecture, tensors: dict[str, torch.Tensor]) -> None:
-    """Write weights as 32-bit floats and the architecture to a folder of ours.
-
-    The masked-LM head is left out: a classifier does not use it, and it shares its matrix with the embeddings. So is
-    fairseq's version number.
-    """
-    unused = (".lm_head.", ".version")
-    kept = {name: tensor.float() for name, tensor in tensors.items() if not any(part in name for part in unused)}
-    save_tensors(folder / WEIGHTS_FILE, kept, {})
-    write_json(folder / ARCHITECTURE_FILE, architecture.model_dump(mode="json"))
-
-
 def load_into(
     model: torch.nn.Module, tensors: dict[str, torch.Tensor], optional: tuple[str, ...], source: Path
 ) -> None:
-    """Put weights into a fairseq model. Parts named in `optional` ("lm_head", "classification_heads") may be missing.
+    """Put weights into a model. Parts named in `optional`, such as "lm_head", may be missing in it or in `tensors`.
 
     Names, shapes and number must be the model's. Raises UserError naming the first tensor that differs.
     """

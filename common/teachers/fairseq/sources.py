@@ -1,4 +1,4 @@
-"""Files of a RoBERTa for --arch: the official archives, a folder of fairseq's, or a teacher of ours."""
+"""Files of a RoBERTa for --arch: the official archives, or a folder of fairseq's."""
 
 from pathlib import Path
 
@@ -6,11 +6,10 @@ from common.data.archives import unpack_member
 from common.data.download import fetch
 from common.errors import UserError
 from common.store.files import folder_name
-from common.teachers.fairseq.checkpoint import ARCHITECTURE_FILE, CHECKPOINT_FILE
+from common.teachers.fairseq.checkpoint import CHECKPOINT_FILE
 from common.teachers.settings import FAIRSEQ_ARCHS
-from common.training.models import WEIGHTS_FILE
 
-SUBFOLDER = "fairseq"
+DICTIONARY_FILE = "dict.txt"
 _ADDRESS = "https://dl.fbaipublicfiles.com/fairseq"
 # The archives' checksums are not published, so that of the first download is saved and required from then on. Also, the
 # checkpoint is read by the weights-only loader, and its tensors must have the names and shapes of the architecture.
@@ -22,22 +21,21 @@ _BYTE_PAIRS = {
 
 
 def resolve(arch: str, downloads: Path) -> tuple[str, str]:
-    """Return (folder with weights and dict.txt, short name) of an --arch for fairseq, downloaded where needed.
+    """Return (folder with model.pt and dict.txt, short name) of an --arch for fairseq, downloaded where needed.
 
     Raises UserError when an archive cannot be fetched, or a folder has no dictionary.
     """
     if arch in FAIRSEQ_ARCHS:
         name = arch.replace("_", ".")
         archive = fetch(f"{_ADDRESS}/models/{name}.tar.gz", None, downloads, "--arch takes the folder of a local copy")
-        for member in (CHECKPOINT_FILE, "dict.txt"):
+        for member in (CHECKPOINT_FILE, DICTIONARY_FILE):
             if not (downloads / name / member).exists():
                 unpack_member(archive, f"{name}/{member}", downloads / name / member)
         return str(downloads / name), arch
     folder = Path(arch)
-    source = folder / SUBFOLDER if (folder / SUBFOLDER / WEIGHTS_FILE).exists() else folder
-    if not (source / "dict.txt").exists():
-        raise UserError(f"{source / 'dict.txt'}: no such file; a fairseq model comes with its dictionary")
-    return str(source), folder_name(folder)
+    if not (folder / DICTIONARY_FILE).exists():
+        raise UserError(f"{folder / DICTIONARY_FILE}: no such file; a fairseq model comes with its dictionary")
+    return arch, folder_name(folder)
 
 
 def byte_pairs(source: Path, downloads: Path) -> Path:
@@ -50,8 +48,7 @@ def byte_pairs(source: Path, downloads: Path) -> Path:
 
 
 def model_files(arch: str, downloads: Path) -> list[Path]:
-    """Return the files of a model: weights, architecture, dictionary, byte pairs. Raises as `resolve` does."""
+    """Return the files of a model: checkpoint, dictionary, byte pairs. Raises as `resolve` does."""
     source = Path(resolve(arch, downloads)[0])
-    names = (WEIGHTS_FILE, ARCHITECTURE_FILE, CHECKPOINT_FILE, "dict.txt")
-    files = [source / name for name in names] + [byte_pairs(source, downloads) / name for name in _BYTE_PAIRS]
-    return [path for path in files if path.exists()]
+    pairs = byte_pairs(source, downloads)
+    return [source / CHECKPOINT_FILE, source / DICTIONARY_FILE, *(pairs / name for name in _BYTE_PAIRS)]

@@ -17,7 +17,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 from common.data.tasks import Task
 from common.progress import say
-from common.teachers.fairseq.checkpoint import load_into, read_folder
+from common.teachers.fairseq.checkpoint import load_into, read_model
 from common.training.metrics import main_score
 
 TASK = "featherweight_sentence_prediction"
@@ -27,7 +27,7 @@ TASK = "featherweight_sentence_prediction"
 class FeatherweightConfig(SentencePredictionConfig):
     """fairseq's settings of sentence prediction, and three more."""
 
-    start: str = field(default="", metadata={"help": "folder of the weights to start from"})
+    start: str = field(default="", metadata={"help": "checkpoint to start from"})
     freeze_embeddings: bool = field(default=False, metadata={"help": "leave the word embeddings as they are"})
     model_name: str = field(default="", metadata={"help": "name to show"})
 
@@ -47,8 +47,8 @@ class FeatherweightTask(SentencePredictionTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> torch.nn.Module:
         """Return the pre-trained encoder with a new classification head; the head of an earlier task is dropped."""
         model = super().build_model(cfg, from_checkpoint)
-        _, tensors = read_folder(Path(self.cfg.start))
-        encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.")}
+        _, tensors = read_model(Path(self.cfg.start))
+        encoder = {name: tensor for name, tensor in tensors.items() if name.startswith("encoder.sentence_encoder.")}
         load_into(model, encoder, ("lm_head", "classification_heads"), Path(self.cfg.start))
         model.encoder.sentence_encoder.embed_tokens.weight.requires_grad_(not self.cfg.freeze_embeddings)
         return model

@@ -22,12 +22,19 @@ from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from common.progress import bar
 from common.store.step import Context
-from common.teachers.fairseq.checkpoint import Architecture, allowed_types, load_checkpoint, read_folder, read_model
-from common.teachers.fairseq.checkpoint import write_folder as write_model
+from common.teachers.fairseq.checkpoint import (
+    CHECKPOINT_FILE,
+    Architecture,
+    allowed_types,
+    load_checkpoint,
+    read_model,
+)
+from common.teachers.fairseq.convert import SPECIAL, UNKNOWN, converted, tokenizer_of
 from common.teachers.fairseq.library import load_fairseq, quiet
-from common.teachers.fairseq.sources import SUBFOLDER, byte_pairs
+from common.teachers.fairseq.sources import DICTIONARY_FILE
 from common.teachers.fairseq.sources import resolve as resolve_source
-from common.teachers.fairseq.tokens import RobertaTokens
+from common.teachers.huggingface.pretrained import save
+from common.teachers.huggingface.teacher import encoded_rows, head_settings
 from common.teachers.settings import TeacherTraining
 from common.training.loop import write_history
 
@@ -54,26 +61,27 @@ def train(
 ) -> dict[str, Any]:
     """Fine-tune the RoBERTa in folder `source` and save the best checkpoint in `out`; a stopped run continues.
 
+    It is saved as a model of transformers, as other teachers are.
+
     splits: rows to learn from, and rows that choose the checkpoint.
     Raises UserError for weights that are not a RoBERTa's.
     """
-    work = context.work
-    architecture, _ = read_folder(Path(source))
-    tokens = RobertaTokens(Path(source), byte_pairs(Path(source), context.downloads))
+    work, start = context.work, Path(source) / CHECKPOINT_FILE
+    architecture, _ = read_model(start)
+    tokenizer = tokenizer_of(Path(source), context.downloads, architecture.max_positions)
     max_tokens = min(settings.max_tokens, architecture.max_positions)
     for name, split in zip(("train", "valid"), splits, strict=True):
-        binarize(
-            work / "data", name, tokens.encode(split, max_tokens), task.kind.targets(task, split.labels), tokens, task
-        )
+        rows = encoded_rows(tokenizer, split, max_tokens)
+        binarize(work / "data", name, rows, task.kind.targets(task, split.labels), tokenizer.mask_token_id + 1, task)
+    shutil.copyfile(Path(source) / DICTIONARY_FILE, work / "data" / "input0" / "dict.txt")
     if not _is_trained(work, settings, total_updates(settings, len(splits[0]))):
         flags = training_flags(settings, seed, task, architecture, *map(len, splits), cpu=context.cpu)
-        files = ["--start", source, "--model-name", context.name, "--save-dir", str(work)]
+        files = ["--start", str(start), "--model-name", context.name, "--save-dir", str(work)]
         _run([str(work / "data"), *flags, *files], task, settings.patience, f"fine-tuning {context.name}")
     _, tensors = read_model(work / BEST)
     history = load_checkpoint(work / LAST)["extra_state"]["FeatherweightTask"]["history"]
-    (out / SUBFOLDER).mkdir()
-    write_model(out / SUBFOLDER, architecture, tensors)
-    tokens.save(out / SUBFOLDER)
+    model = converted(architecture, tensors, tokenizer, start, **head_settings(task.kind, task.labels))
+    save(model, tokenizer, out)
     best = max(record["score"] for record in history)
     write_history(out / "history.jsonl", [{**record, "kept": record["score"] == best} for record in history])
     return {}
@@ -143,21 +151,21 @@ def _device_flags(settings: TeacherTraining, cpu: bool) -> list[str]:
     return ["--bf16"] if dtype == torch.bfloat16 else []
 
 
-def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, tokens: RobertaTokens, task: Task) -> None:
-    """Write a split in fairseq's binary format. name: "train" or "valid".
+def binarize(folder: Path, name: str, rows: EncodedText, labels: np.ndarray, symbols: int, task: Task) -> None:
+    """Write a split in fairseq's binary format. name: "train" or "valid"; symbols: those of fairseq's dictionary.
 
     labels: class indices, or for regression scores scaled to [0, 1]. input0 holds rows as the model reads them, with
     special tokens, so that training and scoring cannot differ. The label dictionary keeps the order of the classes.
     """
     for part in ("input0", "label"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(tokens.files["dict.txt"], folder / "input0" / "dict.txt")
-    _write_rows(folder / "input0" / name, np.split(rows.ids[:, 0], rows.offsets[1:-1]), len(tokens))
+    ids = rows.ids[:, 0]
+    _write_rows(folder / "input0" / name, np.split(np.where(ids < symbols, ids, UNKNOWN), rows.offsets[1:-1]), symbols)
     if not task.kind.has_classes:
         (folder / "label" / f"{name}.label").write_text("".join(f"{score}\n" for score in labels.tolist()))
         return
     (folder / "label" / "dict.txt").write_text("".join(f"{i} 1\n" for i in range(task.outputs)))
-    _write_rows(folder / "label" / name, labels[:, None] + tokens.dictionary.nspecial, task.outputs)
+    _write_rows(folder / "label" / name, labels[:, None] + len(SPECIAL), task.outputs)
 
 
 def _write_rows(path: Path, rows: Iterable[np.ndarray], symbols: int) -> None:

@@ -1,5 +1,6 @@
 """Masked language models from Hugging Face: BERT, RoBERTa, DistilBERT, ELECTRA and others, by folder or name."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,32 @@ import numpy as np
 import torch
 
 from common.errors import UserError, first_line
-from common.teachers.base import Pieces
 from common.teachers.huggingface.pretrained import check_complete, load_pretrained, most_tokens
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 """Settings, vocabulary and weights of a model; pickled weights are not read."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """A sentence as a masked language model reads it, special tokens included.
+
+    ids: piece ids; spans: for each piece the characters [start, end) of the sentence it covers without white space
+    around it, (0, 0) for special tokens.
+    """
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+
+
 class HuggingFaceMaskedLM:
-    """An encoder with its masked-language-modelling head (common.teachers.base.MaskedLM)."""
+    """An encoder with its masked-language-modelling head: a model that predicts masked words."""
 
     def __init__(self, model: Any, tokenizer: Any, device: torch.device) -> None:
         """model: one of transformers' ...ForMaskedLM; tokenizer: a fast one, with a mask."""
         self.model, self.tokenizer, self.device = model.to(device).eval(), tokenizer, device
         self.mask_id = int(tokenizer.mask_token_id)
+        """Id of the mask."""
         self.max_pieces = min(tokenizer.model_max_length, most_tokens(model) or tokenizer.model_max_length)
         self._special = set(tokenizer.all_special_ids)
 
@@ -71,8 +84,8 @@ class HuggingFaceMaskedLM:
     def predict(self, ids: np.ndarray, index: np.ndarray) -> torch.Tensor:
         """Return the logits of every piece at one position of each row, float32 [batch, pieces].
 
-        The head and, in models with layers like BERT's, the last layer after its attention are computed at these
-        positions only: [batch, length, dim] becomes [batch, 1, dim].
+        ids: int64 [batch, length]; index: int64 [batch]. The head and, in models with layers like BERT's, the last
+        layer after its attention are computed at these positions only: [batch, length, dim] becomes [batch, 1, dim].
         """
         rows = torch.arange(len(ids), device=self.device)
         positions = torch.from_numpy(index).to(self.device)

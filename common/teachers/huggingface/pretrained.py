@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from common.errors import UserError, first_line
 from common.store.files import folder_name
@@ -111,6 +112,16 @@ def load_pretrained(
         raise UserError(f"{source}: its weights do not fit its config.json: {listed(wrong)}")
     # A tied weight is not missing: it is the same tensor as another.
     return tokenizer, model, sorted((loaded["missing_keys"] | shapes.keys()) - set(model._tied_weights_keys or ()))
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write weights (safetensors), config.json and tokenizer below a model folder. Raises OSError."""
+    tokenizer.save_pretrained(folder / SUBFOLDER)
+    try:
+        model.save_pretrained(folder / SUBFOLDER)
+    except SafetensorError as error:
+        raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
+    (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
 
 
 def check_complete(source: str | Path, model: Any, new: Sequence[str], new_head: bool = True) -> None:

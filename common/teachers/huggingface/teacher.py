@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 
 from common.data.split import Split
 from common.devices import autocast
@@ -23,9 +22,11 @@ from common.teachers.huggingface.pretrained import (
     in_encoder,
     listed,
     load_pretrained,
+    most_tokens,
     resolve,
+    save,
 )
-from common.training.models import ADAPTERS_FILE, WEIGHTS_FILE, encoder_path, read_config
+from common.training.models import ADAPTERS_FILE, encoder_path, read_config
 
 MULTI_LABEL = "multi_label_classification"
 """transformers' problem_type, in config.json, of a head whose labels are independent."""
@@ -57,13 +58,7 @@ class HuggingFaceTeacher:
         config.json's.
         Raises UserError if something cannot be loaded, or if tensors of the encoder are missing or have another shape.
         """
-        names = dict(enumerate(labels or ["score"]))
-        changes = {
-            "num_labels": kind.outputs(labels),
-            "id2label": names,
-            "label2id": {name: i for i, name in names.items()},
-            "problem_type": MULTI_LABEL if kind.independent else None,
-        }
+        changes = head_settings(kind, labels)
         if attention_dropout is not None:
             changes |= dict.fromkeys(("attention_probs_dropout_prob", "attention_dropout"), attention_dropout)
         self.tokenizer, self.model, self._new = load_pretrained(
@@ -76,6 +71,9 @@ class HuggingFaceTeacher:
         )
         check_complete(source, self.model, self._new, new_head)
         self.model.to(device)
+        embeddings = getattr(self.model.base_model, "embeddings", None)
+        if getattr(embeddings, "position_embeddings", None) is not None:  # relative ones, DeBERTa's, have no limit
+            max_tokens = min(max_tokens, most_tokens(self.model) or max_tokens)
         self.kind, self.device, self.dtype, self.max_tokens = kind, device, dtype, max_tokens
         self.base: str | None = None
 
@@ -117,16 +115,12 @@ class HuggingFaceTeacher:
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors) and tokenizer below a model folder; for adapters only the trained tensors."""
-        self.tokenizer.save_pretrained(folder / SUBFOLDER)
-        if self.base is not None:
-            self.model.config.save_pretrained(folder / SUBFOLDER)
-            save_adapters(self.model, folder / SUBFOLDER / ADAPTERS_FILE, self.base)
+        if self.base is None:
+            save(self.model, self.tokenizer, folder)
             return
-        try:
-            self.model.save_pretrained(folder / SUBFOLDER)
-        except SafetensorError as error:
-            raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
-        (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
+        self.tokenizer.save_pretrained(folder / SUBFOLDER)
+        self.model.config.save_pretrained(folder / SUBFOLDER)
+        save_adapters(self.model, folder / SUBFOLDER / ADAPTERS_FILE, self.base)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of encoder, adapters and head."""
@@ -134,12 +128,7 @@ class HuggingFaceTeacher:
 
     def encode(self, split: Split) -> EncodedText:
         """Return word pieces and segment ids of every row; a pair is one sequence."""
-        tokens = self.tokenizer(
-            *split.sentences(), truncation=True, max_length=self.max_tokens, return_token_type_ids=True
-        )
-        rows = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
-        pieces = [list(zip(*row, strict=True)) for row in rows]
-        return EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens)
+        return encoded_rows(self.tokenizer, split, self.max_tokens)
 
     def forward(self, encoded: EncodedText, rows: np.ndarray) -> torch.Tensor:
         """Return the logits of a batch, float32 [batch, outputs], under autocast."""
@@ -177,6 +166,25 @@ class HuggingFaceTeacher:
         self.model.eval()
         with autocast(self.dtype, self.device):
             return hidden_states(self.model, arguments, "probabilities")
+
+
+def head_settings(kind: Kind, labels: Sequence[str]) -> dict[str, Any]:
+    """Return the settings in config.json of the head of a task."""
+    names = dict(enumerate(labels or ["score"]))
+    return {
+        "num_labels": kind.outputs(labels),
+        "id2label": names,
+        "label2id": {name: i for i, name in names.items()},
+        "problem_type": MULTI_LABEL if kind.independent else None,
+    }
+
+
+def encoded_rows(tokenizer: Any, split: Split, max_tokens: int) -> EncodedText:
+    """Return word pieces and segment ids of every row, cut at max_tokens; a pair is one sequence."""
+    tokens = tokenizer(*split.sentences(), truncation=True, max_length=max_tokens, return_token_type_ids=True)
+    rows = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
+    pieces = [list(zip(*row, strict=True)) for row in rows]
+    return EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=max_tokens)
 
 
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:

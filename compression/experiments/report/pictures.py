@@ -204,8 +204,8 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
     axes.set_xscale("log")
     name = f"skyline: best up to a {'time' if panel.cost == MILLISECONDS else 'size'}"
-    line = {"drawstyle": "steps-post", "color": _GREEN, "linewidth": 1.8, "zorder": 2.5}
-    axes.plot(*zip(*(point.at for point in panel.best), strict=True), label=name, **line)
+    sizes, scores = zip(*(point.at for point in panel.best), strict=True)
+    axes.plot(sizes, scores, label=name, drawstyle="steps-post", color=_GREEN, linewidth=1.8, zorder=2.5)
     if panel.tolerable is not None:
         label = "tolerable: GLUE's BiLSTM (quoted)"
         axes.axhline(100 * panel.tolerable, label=label, color=_PURPLE, linestyle=":", linewidth=1.1, zorder=2)
@@ -278,8 +278,9 @@ def _draw_diagram(axes: Axes, group: SeedGroup) -> None:
         across, up = [100 * share for share in across], [100 * share for share in up]
         areas = [8 + 160 * count / sum(counts) for count in counts]
         axes.plot(across, up, color=colour, linewidth=1, zorder=2)
-        look = {"facecolors": inside, "edgecolors": colour, "linewidths": 1, "zorder": 3, "clip_on": False}
-        axes.scatter(across, up, areas, label=name, **look)
+        axes.scatter(
+            across, up, areas, label=name, facecolors=inside, edgecolors=colour, linewidths=1, zorder=3, clip_on=False
+        )
     title = f"{shortened(group.label, 44)}\n{calibration_text(group)}"
     axes.set_title(title, fontsize=8.5, loc="left", parse_math=False)
     axes.set(xlim=(0, 102), ylim=(0, 102))

@@ -170,8 +170,14 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
                 raise
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         reused = bool(models) and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
-        took = {"seconds": round(time.monotonic() - clock, 3), "work": 0 if reused else run.rows}
-        run.save(status="failed" if error else "finished", error=error, models=models, **took, **began)
+        run.save(
+            status="failed" if error else "finished",
+            error=error,
+            models=models,
+            seconds=round(time.monotonic() - clock, 3),
+            work=0 if reused else run.rows,
+            **began,
+        )
     advance(run.rows)
 
 

@@ -13,12 +13,12 @@ from common.progress import side_task
 from common.store.files import write_text
 from compression.analysis.pictures import save_figure
 from compression.evaluation.rows import Row
-from compression.experiments.report.models_table import TERMINAL_WIDTH, label_tables, models_table, summary
+from compression.experiments.report.columns import TERMINAL_WIDTH, label_tables, models_table, summary
 from compression.experiments.report.page import Extension, render_page
 from compression.experiments.report.pictures import calibrated_groups, draw_reliability, draw_skylines
 from compression.experiments.report.pivot import pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
-from compression.experiments.report.seed_groups import SplitResults, group_rows
+from compression.experiments.report.results import SplitResults, group_rows
 from compression.experiments.report.table import (
     Table,
     csv_table,

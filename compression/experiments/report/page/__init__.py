@@ -11,12 +11,10 @@ from typing import Any
 
 from compression.analysis.pictures import COLOURS, svg_markup
 from compression.evaluation.rows import Row
-from compression.experiments.report.columns import metric_heading
-from compression.experiments.report.models_table import label_tables, models_table, summary
+from compression.experiments.report.columns import label_tables, metric_heading, models_table, summary
 from compression.experiments.report.pictures import draw_reliability, draw_skylines, panels, point_id
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import SplitResults, mean
+from compression.experiments.report.results import SplitResults, grouped, mean
 from compression.experiments.report.table import Entry, Head, Table, heading_levels, number_entry, table_of, text_entry
 
 _HERE = Path(__file__).parent

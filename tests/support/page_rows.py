@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from compression.experiments.report.page import render_page
+from compression.experiments.report import render_page
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, TableLayout
 from compression.experiments.report.results import group_rows

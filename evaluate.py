@@ -21,7 +21,7 @@ from common.tables import human_bytes, text_table
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.report.seed_groups import mean_over_splits
+from compression.experiments.report.results import mean_over_splits
 
 
 def main() -> None:

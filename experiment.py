@@ -35,11 +35,10 @@ from common.store.clean import CleanSettings, as_text, clean
 from common.store.settings import QuerySettings
 from compression.evaluation.rows import Row
 from compression.experiments.best import BestSettings, best, best_text
-from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare import CompareSettings, compare, comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
-from compression.experiments.jobs import JOBS, Plan
+from compression.experiments.jobs import JOBS, Plan, plan_chain, plan_file
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.sweep.grid import SweepSettings, load_sweep

@@ -302,7 +302,7 @@ for name in ("fairseq", "fairseq_cli", "ray", "submitit", "sqlalchemy", "pymongo
 for path in [*pathlib.Path("common").rglob("*.py"), *pathlib.Path("compression").rglob("*.py")]:
     if path != pathlib.Path("common/teachers/fairseq/task.py"):  # a class of fairseq's, imported with fairseq
         importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
-from compression.experiments.chain import plan_file
+from compression.experiments.jobs import plan_file
 print(len(plan_file(pathlib.Path("configs/experiments/quickstart.yaml"), []).jobs))
 """)
         == "8"

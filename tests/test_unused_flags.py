@@ -10,7 +10,7 @@ from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.chain import plan_chain, plan_file
+from compression.experiments.jobs import plan_chain, plan_file
 from compression.experiments.sweep.grid import SweepSettings, load_grid
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults

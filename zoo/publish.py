@@ -37,8 +37,7 @@ from compression.evaluation.packed_scores import labelled_score, packed_logits, 
 from compression.evaluation.scoring import load_own_packed
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.results import Row
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, mean_over_splits
+from compression.experiments.report.results import Row, SeedGroup, SplitResults, mean_over_splits
 from compression.packing import pack_student
 from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes

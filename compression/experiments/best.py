@@ -18,11 +18,9 @@ from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
 from compression.evaluation.models import readable_models
 from compression.evaluation.rows import Row
-from compression.experiments.report.columns import columns_of, metric_column
-from compression.experiments.report.models_table import TERMINAL_WIDTH
+from compression.experiments.report.columns import TERMINAL_WIDTH, columns_of, metric_column
 from compression.experiments.report.reference import TOLERABLE, tolerable_scores
-from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import Stat, group_rows
+from compression.experiments.report.results import Stat, group_rows, grouped
 from compression.experiments.report.table import Entry, Head, Value, plain_table, table_of
 
 

@@ -22,11 +22,9 @@ from compression.evaluation.models import readable_models
 from compression.evaluation.predictions import Predictions, find_scores, read_predictions
 from compression.evaluation.rows import Row
 from compression.experiments.report import filled
-from compression.experiments.report.columns import metric_heading
-from compression.experiments.report.models_table import TERMINAL_WIDTH
+from compression.experiments.report.columns import TERMINAL_WIDTH, metric_heading
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE
-from compression.experiments.report.results import grouped, read_results
-from compression.experiments.report.seed_groups import DASH, name_without_seed, stage_label
+from compression.experiments.report.results import DASH, grouped, name_without_seed, read_results, stage_label
 from compression.experiments.significance import BOOTSTRAP, PAIRED_T, Interval, bootstrap, holm, mcnemar, paired_t
 
 _Seed = int | str

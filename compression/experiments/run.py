@@ -99,7 +99,7 @@ def check_inputs(jobs: Iterable[Job]) -> None:
             if name in job.flags and not Path(job.flags[name]).exists():
                 raise UserError(f"{job.kind}: {flag(name)} {job.flags[name]}: no such file")
         if job.kind == "preprocess":
-            settings = job.settings(**({"model_name": teacher} if teacher else {}))
+            settings = job.settings(model_name=teacher)
             paths, task = settings.paths, load_task(settings.task)
             if settings.augment:
                 made.add(paths.augmented(task.name, settings.augmented))

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from archive import read_finished
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.seed_groups import SeedGroup, Stat
+from compression.experiments.report.results import SeedGroup, Stat
 from merge import merged
 from overview import overviews
 from size_table import LIMITS

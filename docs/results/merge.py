@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from common.errors import UserError
-from compression.experiments.report.results import Row, grouped
-from compression.experiments.report.seed_groups import (
+from compression.experiments.report.results import (
+    Row,
     SeedGroup,
     SplitResults,
     group_rows,
+    grouped,
     mean_over_splits,
     split_results,
     stage_label,

@@ -13,7 +13,7 @@ from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import metric_heading
 from compression.experiments.report.reference import quoted_row, quoted_rows, read_quotes, share
-from compression.experiments.report.seed_groups import SeedGroup, SplitResults, Stat, average_of_tasks
+from compression.experiments.report.results import SeedGroup, SplitResults, Stat, average_of_tasks
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 from size_table import LIMITS, size_class
 

@@ -35,12 +35,11 @@ from common.cli import run_script
 from common.errors import UserError
 from common.store.files import read_json, write_text
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.columns import metric_heading
-from compression.experiments.report.models_table import SELECTED_ON_TEST, models_table
+from compression.experiments.report.columns import SELECTED_ON_TEST, metric_heading, models_table
 from compression.experiments.report.pictures import cost_text, draw_skylines, panels
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import SplitResults, group_rows
+from compression.experiments.report.results import SplitResults, group_rows
 from compression.experiments.report.table import markdown_table
 from merge import merged
 from overview import described, draw_overview, overview_table, overviews

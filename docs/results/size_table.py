@@ -14,11 +14,10 @@ import pydantic
 from common.config import nearest
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.experiments.report.columns import columns_of, metric_column
-from compression.experiments.report.models_table import SELECTED_ON_TEST
+from compression.experiments.report.columns import SELECTED_ON_TEST, columns_of, metric_column
 from compression.experiments.report.pivot import averaged
 from compression.experiments.report.reference import QUOTED_TEACHER, quoted_rows
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.results import SplitResults
 from compression.experiments.report.table import Entry, Head, Line, Table, markdown_table, number_entry, text_entry
 
 LIMITS = (12_000, 32_000, 100_000, 400_000)

@@ -14,7 +14,7 @@ from common.data.prepare import prepare
 from common.data.tasks import FILE, known_tasks, load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from compression.experiments.chain import plan_file
+from compression.experiments.jobs import plan_file
 
 
 def test_every_glue_task_has_its_metrics():

@@ -14,8 +14,7 @@ import yaml
 from common.config import flag
 from common.data.tasks import Carve, Source, Task
 from common.tables import human_bytes
-from compression.experiments.chain import ChainFile, ChainFlags
-from compression.experiments.jobs import JOBS
+from compression.experiments.jobs import JOBS, ChainFile, ChainFlags
 from compression.experiments.report.record import Quote, TableLayout
 from compression.experiments.sweep.grid import GridFile, Rule
 

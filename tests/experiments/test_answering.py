@@ -16,9 +16,9 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import read_config
 from compression.analysis.attention import attention_maps
-from compression.experiments.chain import plan_file
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare import CompareSettings, compare
+from compression.experiments.jobs import plan_file
 from compression.experiments.run import run_plan
 from compression.runtime import load
 from compression.shrinking.chain import compress

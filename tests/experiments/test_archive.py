@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archive import ArchiveSettings, archive, main, portable, read_finished
 from common.errors import UserError
 from common.store.files import write_json
-from compression.experiments.chain import plan_file
+from compression.experiments.jobs import plan_file
 from compression.experiments.report.record import ExperimentRecord, definition_files, read_record, write_record
 from compression.experiments.report.results import read_results, write_results
 

@@ -14,8 +14,8 @@ from common.errors import UserError
 from common.seeds import NAMED_SEEDS
 from common.store.workspace import Workspace
 from common.training.models import read_config
-from compression.experiments.chain import plan_chain, plan_file
 from compression.experiments.commands import commands_to_try
+from compression.experiments.jobs import plan_chain, plan_file
 from compression.experiments.report.results import read_results
 from compression.experiments.run import run_plan
 from compression.experiments.sweep.grid import load_grid

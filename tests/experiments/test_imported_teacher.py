@@ -17,7 +17,7 @@ from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.chain import plan_chain
+from compression.experiments.jobs import plan_chain
 from compression.experiments.run import run_plan, sweep
 from compression.experiments.sweep.runs import report
 from publish import PublishSettings, publish

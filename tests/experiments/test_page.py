@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from page_rows import page, row, sweep
 
 from compression.experiments.report.record import ExperimentRecord, RecordedRun
-from compression.experiments.report.seed_groups import group_rows
+from compression.experiments.report.results import group_rows
 
 
 class Parsed(HTMLParser):

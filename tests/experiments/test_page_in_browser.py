@@ -13,7 +13,7 @@ import pytest
 from page_rows import page, row, sweep
 
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.seed_groups import group_rows
+from compression.experiments.report.results import group_rows
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -32,7 +32,7 @@ from pivot_rows import (
 from compression.experiments.report import terminal_report
 from compression.experiments.report.pivot import pivots, terminal_pivot
 from compression.experiments.report.record import Quote
-from compression.experiments.report.seed_groups import Stat, stage_label
+from compression.experiments.report.results import Stat, stage_label
 from compression.experiments.report.table import (
     Table,
     csv_table,

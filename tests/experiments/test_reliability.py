@@ -7,10 +7,10 @@ import pivot_rows
 import pytest
 
 from compression.experiments.report import terminal_report, write_report
-from compression.experiments.report.models_table import models_table
+from compression.experiments.report.columns import models_table
 from compression.experiments.report.pictures import MOST, calibrated_groups, calibration_text, draw_reliability
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.seed_groups import group_rows, mean_over_splits
+from compression.experiments.report.results import group_rows, mean_over_splits
 
 EMPTY = [0, 0.0, 0.0]
 RECORD = ExperimentRecord(name="chain", title="A title", kind="chain", definition="x")

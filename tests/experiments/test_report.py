@@ -10,10 +10,9 @@ import pytest
 from common.errors import UserError
 from common.tables import human_bytes, text_table
 from compression.experiments.report import columns, terminal_report, terminal_table, write_report
-from compression.experiments.report.columns import COLUMNS, Column, score_text
-from compression.experiments.report.models_table import models_table, summary
+from compression.experiments.report.columns import COLUMNS, Column, models_table, score_text, summary
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
-from compression.experiments.report.seed_groups import Stat, group_rows, stat
+from compression.experiments.report.results import Stat, group_rows, stat
 from compression.experiments.report.table import markdown_table
 
 
@@ -81,8 +80,8 @@ def test_ratios_name_their_teacher():
     (results,) = group_rows([row(), TEACHER])
     assert results.groups[0].is_teacher
     teacher, student = results.groups
-    assert student.times_smaller("bytes_model", teacher) == 1000
-    assert student.times_smaller("bytes_gzip", teacher) == 2000
+    assert student.times_smaller(teacher, "bytes_model") == 1000
+    assert student.times_smaller(teacher, "bytes_gzip") == 2000
     assert "× smaller than roberta" in headings_of([row(), TEACHER])
     assert summary(results).endswith("in 4 MB: the student is 2,000 times smaller.")
     (large,) = group_rows([row(bytes_gzip=12_000_000), TEACHER])

@@ -6,7 +6,7 @@ from archive_rows import SMALL, fasttext, grid
 from archive import Archived
 from compression.experiments.report.pictures import panels
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.report.seed_groups import SplitResults
+from compression.experiments.report.results import SplitResults
 from merge import merged
 from size_table import size_table
 

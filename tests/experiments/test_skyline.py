@@ -10,7 +10,7 @@ from compression.analysis.pictures import svg_markup
 from compression.experiments.report.pictures import Point, draw_skylines, panels, skyline
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_rows
-from compression.experiments.report.seed_groups import group_rows
+from compression.experiments.report.results import group_rows
 
 
 def row(model: str, size: int, score: float, **changes: Any) -> dict[str, Any]:

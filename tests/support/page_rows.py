@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from compression.experiments.report.page import render_page
+from compression.experiments.report import render_page
 from compression.experiments.report.pivot import pivots
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, TableLayout
-from compression.experiments.report.seed_groups import group_rows
+from compression.experiments.report.results import group_rows
 
 SIZES = {"ffn": 100_000, "rnn": 1_000_000}
 SCORES = {("ffn", "labels"): 0.7, ("ffn", "teacher"): 0.8, ("rnn", "labels"): 0.75, ("rnn", "teacher"): 0.9}

@@ -18,7 +18,7 @@ from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings, defaults_for
 from common.training.models import read_config
-from compression.experiments.chain import plan_chain
+from compression.experiments.jobs import plan_chain
 
 SST = load_task("sst-2")
 

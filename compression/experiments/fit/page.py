@@ -15,8 +15,7 @@ from compression.evaluation.label_scores import label_scores
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.evidence import evidence
 from compression.experiments.fit.result import Analysis, Answered, FitResult, Mistake
-from compression.experiments.report import write_report
-from compression.experiments.report.page import Extension
+from compression.experiments.report import Extension, write_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
 from compression.experiments.report.table import Head, Line, Table, number_entry, text_entry

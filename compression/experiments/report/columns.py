@@ -1,4 +1,7 @@
-"""The columns of results: a new measurement is one more record in COLUMNS, and every table and file has it."""
+"""The columns of results, and tables of models and labels.
+
+A new measurement is one more record in COLUMNS, and every table and file has it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,26 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from common.tables import UNITS
+from common.tables import UNITS, human_bytes
 from compression.evaluation.rows import Row
-from compression.experiments.report.seed_groups import DASH, GZIPPED, MILLISECONDS, PACKED, SeedGroup, Stat, field
-from compression.experiments.report.table import Entry, Value
+from compression.experiments.report.record import ExperimentRecord
+from compression.experiments.report.reference import quoted_shares
+from compression.experiments.report.results import (
+    DASH,
+    GZIPPED,
+    MEASURED,
+    MILLISECONDS,
+    PACKED,
+    SeedGroup,
+    SplitResults,
+    Stat,
+    field,
+    grouped,
+)
+from compression.experiments.report.table import Entry, Head, Table, Value, number_entry, table_of, text_entry
 
+TERMINAL_WIDTH = 110
+SELECTED_ON_TEST = "† These weights were selected on the test split, as in the thesis: their test scores are too high."
 CORRELATIONS = ("matthews", "pearson", "spearman", "agreement_pearson")
 """Metrics that tables show times 100; all others are in percent."""
 _TITLES = {
@@ -77,14 +95,8 @@ def metric_title(name: str) -> str:
 
 def metric_column(name: str) -> Column:
     """Return the column of a metric."""
-    return Column(
-        name=name,
-        heading=metric_heading(name),
-        value=lambda group, _: group.metric(name),
-        text=score_text,
-        tables=("models", "terminal"),
-        note=_METRIC_NOTES.get(name, ""),
-    )
+    note, tables = _METRIC_NOTES.get(name, ""), ("models", "terminal")
+    return Column(name, metric_heading(name), lambda group, _: group.metric(name), score_text, tables, note)
 
 
 def score_text(score: Stat) -> str:
@@ -120,6 +132,10 @@ def _megabytes(value: float) -> str:
     return f"{megabytes:,.{3 if megabytes < 10 else 1 if megabytes < 1000 else 0}f}"
 
 
+def _kilo(value: float) -> str:
+    return f"{value / 1000:,.2f}"
+
+
 def _size(name: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
     """Return the column of a count or size of results.json. tables: with it, besides those of models."""
     text = "{:,.0f}".format if unit == 1 else lambda value: f"{value / unit:,.1f}"
@@ -127,14 +143,8 @@ def _size(name: str, heading: str, *tables: str, unit: int = 1, note: str = "") 
 
 
 def _smaller(size: str, heading: str, *tables: str) -> Column:
-    return Column(
-        name=f"{size}_times_smaller",
-        heading=f"{heading}× smaller{{than}}",
-        value=lambda group, teacher: group.times_smaller(size, teacher),
-        text=ratio_text,
-        tables=("models", *tables),
-        note=_ABOUT_SMALLER,
-    )
+    name, heading, tables = f"{size}_times_smaller", f"{heading}× smaller{{than}}", ("models", *tables)
+    return Column(name, heading, lambda group, of: group.times_smaller(of, size), ratio_text, tables, _ABOUT_SMALLER)
 
 
 def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) -> Column:
@@ -144,6 +154,11 @@ def _speed(name: str, heading: str, note: str, *tables: str, unit: float = 1) ->
 
 _ABOUT_FILES = "bytes_model is the weights file, bytes_gzip that file gzipped."
 _ABOUT_PACKED = "bytes_packed is the packed file, with everything that a prediction needs."
+_ABOUT_SIZE = (
+    "Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in the "
+    f"thesis. {UNITS}"
+)
+_ABOUT_RATIO = "× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes."
 _ABOUT_SMALLER = (
     "Times smaller: the teacher's bytes_model divided by the model's bytes_model, by its bytes_packed, and (the "
     "thesis's measure) by its bytes_gzip."
@@ -156,59 +171,35 @@ _ABOUT_SPEED = (
     "Speeds are of CPU time on one thread, tokenizing included ({by}): sentences a second of up to 1,000 rows "
     "together, and the median milliseconds of 100 rows one by one."
 )
+_ABOUT_JOULES = "The energy of training is what the machine counts, or seconds times a given power (watts)."
 _ABOUT_ENERGY = (
     "Energy is the mean of up to 1,000 rows: what the machine counts, or CPU time times a given power (watts)."
 )
 _ABOUT_MEMORY = "Peak memory is what loading the packed file and answering add to a process with the runtime."
 _ABOUT_FLOPS = "FLOPs are of an average row: two for each multiply-add of matrix products, and nothing else."
+_ABOUT_FASTER = "Times faster: the teacher's milliseconds for one divided by the model's."
+_MODELS, _ALL_MODELS, _MEANS = ("models",), ("models", "terminal"), ("pivot", "printed")
+_TIMED = ("models", "terminal", "pivot", "by_size")
 METRICS = "metrics"
 """Name of the record in COLUMNS in whose place a table has the columns of its metrics."""
 COLUMNS = [
-    Column("model", "Model", lambda group, _: group.label, tables=("models", "terminal"), numeric=False),
-    Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=("models", "terminal"), numeric=False),
-    Column("stage", "Stage", lambda group, _: group.first["stage"], tables=("models",), numeric=False),
+    Column("model", "Model", lambda group, _: group.label, tables=_ALL_MODELS, numeric=False),
+    Column("trained_on", "Trained on", lambda group, _: group.trained_on, tables=_ALL_MODELS, numeric=False),
+    Column("stage", "Stage", lambda group, _: group.first["stage"], tables=_MODELS, numeric=False),
     _size("parameters", "Parameters", "terminal", "pivot"),
     _size("trained_parameters", "Trained parameters"),
     _size("nonzero_parameters", "Nonzero"),
     _size("bytes_model", "bytes_model, KB", unit=1000, note=_ABOUT_FILES),
     _size(GZIPPED, "bytes_gzip, KB", "terminal", unit=1000, note=_ABOUT_FILES),
     _size(PACKED, "bytes_packed, KB", "terminal", unit=1000, note=_ABOUT_PACKED),
-    Column(
-        name="bytes",
-        heading="Size, MB",
-        value=lambda group, _: group.mean(group.disk_field),
-        text=_megabytes,
-        tables=("pivot", "printed"),
-        note="Size: of the weights file; in a table with pruned or quantized students, gzipped for all students, as in "
-        f"the thesis. {UNITS}",
-    ),
+    Column("bytes", "Size, MB", lambda group, _: group.mean(group.disk_field), _megabytes, _MEANS, _ABOUT_SIZE),
     Column("bytes_of", "", lambda group, _: group.disk_field, tables=("pivot",)),
-    Column(
-        name="times_smaller",
-        heading="× smaller",
-        value=lambda group, teacher: group.times_smaller(group.disk_field, teacher),
-        text=ratio_text,
-        tables=("pivot", "printed"),
-        note="× smaller: than the teacher's weights. The thesis's ratios are computed from its printed sizes.",
-    ),
-    Column(METRICS, "", lambda group, _: None, tables=("models", "terminal")),
-    Column("ece", "ECE, %", lambda group, _: group.stat("ece"), score_text, ("models",), _ABOUT_ECE),
-    Column(
-        name="ece_before",
-        heading="ECE before calibration, %",
-        value=lambda group, _: group.stat("calibration", "ece_before"),
-        text=score_text,
-        tables=("models",),
-    ),
-    Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, ("models",)),
-    Column(
-        "joules",
-        "Training, kJ",
-        lambda group, _: group.mean("joules", "train"),
-        lambda joules: f"{joules / 1000:,.2f}",
-        ("models",),
-        note="The energy of training is what the machine counts, or seconds times a given power (watts).",
-    ),
+    Column("times_smaller", "× smaller", SeedGroup.times_smaller, ratio_text, _MEANS, _ABOUT_RATIO),
+    Column(METRICS, "", lambda group, _: None, tables=_ALL_MODELS),
+    Column("ece", "ECE, %", lambda group, _: group.stat("ece"), score_text, _MODELS, _ABOUT_ECE),
+    Column("ece_before", "ECE before calibration, %", lambda group, _: group.ece_before, score_text, _MODELS),
+    Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, _MODELS),
+    Column("joules", "Training, kJ", lambda group, _: group.mean("joules", "train"), _kilo, _MODELS, _ABOUT_JOULES),
     _smaller("bytes_model", ""),
     _smaller(GZIPPED, "gzipped, ", "terminal"),
     _smaller(PACKED, "packed, ", "terminal"),
@@ -217,14 +208,7 @@ COLUMNS = [
     _speed("joules_for_one", "mJ for one", _ABOUT_ENERGY, unit=1e-3),
     _speed("peak_memory", "Peak memory, MB", _ABOUT_MEMORY, unit=1e6),
     _speed("flops", "MFLOPs for one", _ABOUT_FLOPS, unit=1e6),
-    Column(
-        name="times_faster",
-        heading="× faster{than}",
-        value=lambda group, teacher: group.times_faster(teacher),
-        text=ratio_text,
-        tables=("models", "terminal", "pivot", "by_size"),
-        note="Times faster: the teacher's milliseconds for one divided by the model's.",
-    ),
+    Column("times_faster", "× faster{than}", SeedGroup.times_faster, ratio_text, _TIMED, _ABOUT_FASTER),
 ]
 """All columns, in the order of the tables."""
 
@@ -236,3 +220,88 @@ def columns_of(table: str, metrics: Iterable[str] = ()) -> list[Column]:
         if table in column.tables:
             columns += map(metric_column, metrics) if column.name == METRICS else [column]
     return columns
+
+
+def models_table(results: SplitResults, terminal: bool = False) -> Table:
+    """Return a table with a line per seed group, without empty columns. terminal: use the narrower set of columns."""
+    names = {teacher.name for group in results.groups if (teacher := results.teacher_of(group))}
+    than = "" if terminal else f" than {next(iter(names)) if len(names) == 1 else 'teacher'}"
+    columns = columns_of("terminal" if terminal else "models", results.metrics)
+    if terminal:  # a table with the other size, and in a sweep, whose names say it, with the training, is too wide
+        other = GZIPPED if results.size_field == PACKED else PACKED
+        left_out = [other, f"{other}_times_smaller"]
+        if any(group.first.get("cell") or group.mean("speed", MILLISECONDS) for group in results.groups):
+            left_out.append("trained_on")
+        columns = [column for column in columns if column.name not in left_out]
+
+    def entry(column: Column, group: SeedGroup) -> Entry:
+        teacher = results.teacher_of(group)
+        shown = column.entry(group, teacher)
+        named = "{than}" in column.heading and len(names) > 1 and shown.value is not None
+        return Entry(f"{shown.text} ({teacher.name})", shown.value) if named else shown
+
+    def kind(group: SeedGroup) -> str:
+        return "teacher" if group.is_teacher else "best" if group is results.best_student else ""
+
+    heads = [Head((column.heading.replace("{than}", than),), column.numeric, name=column.name) for column in columns]
+    entries = [functools.partial(entry, column) for column in columns]
+    table = table_of(results.heading, zip(heads, entries, strict=True), results.groups, kind)
+    notes = [
+        "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets. "
+        f"{UNITS}"
+    ]
+    if results.best_on_validation:
+        notes.append("The best student is the one with the highest validation score.")
+    if any(group.selected_on_test for group in results.groups):
+        notes.append(SELECTED_ON_TEST)
+    shown = {head.name for head in table.heads}
+    rows = (row for group in results.groups for row in group.rows)
+    notes += notes_of((column for column in columns if column.name in shown), rows)
+    return dataclasses.replace(table, notes=dict.fromkeys(notes, ""))
+
+
+def summary(results: SplitResults) -> str:
+    """Return a sentence on the best student and its teacher; it says if the student was not chosen on validation."""
+    best = results.best_student
+    if best is None:
+        return "No student was scored."
+    metric = results.metrics[0]
+
+    def shown(group: SeedGroup) -> str:
+        score = group.metric(metric)
+        return f"{100 * score.mean:.2f}{'' if metric in CORRELATIONS else ' %'}" if score else ""
+
+    measured = results.size_field if best.mean(results.size_field) else GZIPPED
+    size, teacher = best.mean(measured), results.teacher_of(best)
+    title = metric_title(metric).lower() if metric in ("accuracy", "agreement") else metric_title(metric)
+    how = "" if results.best_on_validation else f" (highest on {results.split})"
+    text = f"Best student{how}: {best.label}, {title} {shown(best)}"
+    text += f", {human_bytes(size)} {MEASURED[measured]}" if size else ""
+    if teacher and (ratio := best.times_smaller(teacher, measured)):
+        has = f" has {shown(teacher)} in" if shown(teacher) else " takes"
+        text += f"; its teacher {teacher.name}{has} {human_bytes(teacher.mean('bytes_model'))}"
+        text += f": the student is {compared_text(ratio)}"
+    return text + "."
+
+
+def label_tables(record: ExperimentRecord) -> list[Table]:
+    """Return tables of each task's label shares, in percent, with those of the thesis (table B.1) if it is quoted."""
+    tables = []
+    for task, counted in grouped(record.labels, lambda shares: shares.task).items():
+        labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
+        quotes = record.quote is not None and record.quote.task in (None, task)
+        quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
+        columns = [
+            (Head(("Rows",), numeric=False), lambda rows: text_entry(rows.rows)),
+            (Head(("Count",)), lambda rows: number_entry(rows.count)),
+        ]
+        for label in labels:
+            columns.append((Head((f"{label}, %",)), lambda rows, of=label: number_entry(rows.shares.get(of), ".2%")))
+        for label in labels:
+            shares = {rows: of_rows.get(label) for rows, of_rows in quoted.items()}
+            head = Head((f"{label}, %, thesis (quoted)",), group="quoted")
+            columns.append((head, lambda rows, of=shares: number_entry(of.get(rows.rows), ".1%")))
+        agreement = Head(("Agreement with source label, %",))
+        columns.append((agreement, lambda rows: number_entry(rows.agreement, ".2%")))
+        tables.append(table_of(f"{task}, labels", columns, counted))
+    return tables

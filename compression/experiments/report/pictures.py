@@ -16,7 +16,7 @@ from compression.evaluation.rows import Row
 from compression.experiments.report.columns import compared_text, metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_rows, tolerable_scores
-from compression.experiments.report.seed_groups import (
+from compression.experiments.report.results import (
     GZIPPED,
     MEASURED,
     MILLISECONDS,
@@ -134,7 +134,7 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
             # A teacher has no packed file, so its weights file is used instead.
             size = "bytes_model" if group.is_teacher and cost == PACKED else cost
             value, measured = group.mean(size), MEASURED[size]
-            ratio, words = group.times_smaller(size, teacher), ("smaller", "larger")
+            ratio, words = group.times_smaller(teacher, size), ("smaller", "larger")
         if value and score:
             kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
             text = f"{group.label}\n{metric_heading(metric)}: {score.text}, {score.n} seed{'s' * (score.n > 1)}"
@@ -292,7 +292,7 @@ def _draw_diagram(axes: Axes, group: SeedGroup) -> None:
 
 def calibration_text(group: SeedGroup) -> str:
     """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' if there is no temperature."""
-    before, after = group.stat("calibration", "ece_before"), group.stat("ece")
+    before, after = group.ece_before, group.stat("ece")
     shown = f"{100 * after.mean:.2f} %" if after else ""
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 

@@ -6,7 +6,6 @@ Runs and rows are put into cells by their labels. A table has the cells that agr
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,21 @@ from common.errors import UserError
 from common.tables import UNITS, human_bytes
 from compression.evaluation.rows import Row
 from compression.experiments.report import reference
-from compression.experiments.report.columns import Column, columns_of, notes_of
-from compression.experiments.report.models_table import SELECTED_ON_TEST
+from compression.experiments.report.columns import SELECTED_ON_TEST, Column, columns_of, notes_of
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import QuotedFigure
-from compression.experiments.report.results import grouped
-from compression.experiments.report.seed_groups import (
+from compression.experiments.report.results import (
     GZIPPED,
     PACKED,
     SeedGroup,
     Stat,
     average_of_tasks,
+    grouped,
     means_over_splits,
     name_without_seed,
     stage_label,
 )
-from compression.experiments.report.table import Entry, Group, Head, Table, number_entry, plain_table, table_of
+from compression.experiments.report.table import Entry, Group, Head, Line, Table, number_entry, plain_table
 
 Labels = tuple[str, ...]
 Cells = dict[tuple[Labels, Labels], "Cell"]
@@ -62,20 +60,23 @@ class Cell:
     by_seed: dict[int, Row] = dataclasses.field(default_factory=dict)
 
     @property
-    def rows(self) -> list[Row]:
-        """Rows of its models, one for each seed."""
-        return list(self.by_seed.values())
+    def group(self) -> SeedGroup:
+        """Its models."""
+        return SeedGroup("", tuple(self.by_seed.values()))
 
     def figures(self, quoted: Iterable[QuotedFigure], task: str | None) -> dict[str, QuotedFigure]:
         """Return metric -> the only figure of the cell's students. task: of the figures; unset: the cell's."""
         fields = {**_DEFAULTS, **self.settings, "augmented": not self.settings.get("only_original_data", False)}
-        for row in self.rows:
+        for row in self.by_seed.values():
             fields |= {name: row["settings"][name] for name in ("pooling", "loss") if name in row["settings"]}
             fields |= {name: row[name] for name in _OF_STUDENT if row[name] is not None}
         fields["stage"] = self.stage
         same = [one for one in quoted if one.task == (task or self.task) and one.fields.items() <= fields.items()]
         by_metric = grouped(same, lambda figure: figure.metric)
         return {metric: figures[0] for metric, figures in by_metric.items() if len(figures) == 1}
+
+
+_NO_CELL = Cell("", "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,28 +92,6 @@ class ScoreColumn:
     heading: str
     task: str | None
     quoted: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class _Line:
-    """A line before it is laid out.
-
-    scores: entries of the columns of scores, each with the bytes behind it; rows: of its models, for sizes and speeds;
-    printed: rows with the thesis's sizes of the same models.
-    """
-
-    labels: Labels
-    kind: str
-    scores: list[tuple[Entry, float | None]]
-    rows: list[Row]
-    on_test: bool
-    printed: Sequence[Row] = ()
-
-    def label(self, i: int) -> Entry:
-        """Return a label; the last one says if all weights were selected on test, and if the scores are quoted."""
-        last = max((i for i, label in enumerate(self.labels) if label), default=0)
-        mark = " †" * self.on_test + " (quoted)" * (self.kind == "quoted")
-        return Entry(self.labels[i] + mark * (i == last), self.labels[i])
 
 
 def pivots(rows: Sequence[Row], record: ExperimentRecord) -> list[Table]:
@@ -225,15 +204,16 @@ class _Pivot:
         single = [task for task in self._tasks if task not in pairs]
         both = "task" in self._layout.columns and single and pairs
         self._kinds = {"single": single, "pairs": pairs} if both else {"": self._tasks}
-        stages = {row["stage"] for cell in cells.values() for row in cell.rows}
+        stages = {row["stage"] for cell in cells.values() for row in cell.group.rows}
         quotes_gzipped = record.quote is not None and record.quote.table == reference.GZIPPED_TABLE
         self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
+        self._measures: list[tuple[Column, Collection[str], bool]] = []
         self._incomplete = self._incomparable = False
 
     def _metrics_and_splits(self, task: str) -> tuple[Sequence[str], str]:
         """Return a task's metrics and test splits from its rows, else from its definition if it is still available."""
         cells = [cell for cell in self._cells.values() if cell.task == task]
-        for row in (row for cell in cells for row in cell.rows):
+        for row in (row for cell in cells for row in cell.group.rows):
             if row["metrics"]:
                 return list(row["metrics"]), row["split"]
         files = (str(cell.settings["task"]) for cell in cells if "task" in cell.settings)
@@ -257,103 +237,112 @@ class _Pivot:
 
     def table(self, title: str) -> Table:
         """Return the table."""
-        axes = self._layout.rows
-        columns: list[Any] = [
-            (Head((axis,), numeric=False), functools.partial(_Line.label, i=i)) for i, axis in enumerate(axes)
-        ]
+        heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
         for kind, tasks in self._kinds.items():
             for table, quoted in (("pivot", False), ("printed", True)):
                 for column in columns_of(table):
-                    title_of = column.heading.replace("{than}", "")
-                    group: Group = "csv" if self._layout.sizes or not title_of else "quoted" if quoted else "size"
-                    text = ", ".join([title_of, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
+                    self._measures.append((column, tasks, quoted))
+                    measure = column.heading.replace("{than}", "")
+                    group: Group = "csv" if self._layout.sizes or not measure else "quoted" if quoted else "size"
+                    text = ", ".join([measure, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
                     name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
-                    entry = functools.partial(self._measured, column, tasks, quoted)
-                    columns.append((Head((text,), group=group, name=name), entry))
-        columns.append((Head(("selected_on_test",), group="csv"), lambda line: Entry("", str(line.on_test).lower())))
-        for i, column in enumerate(self._columns):
-            head = Head((*column.labels, column.heading), group="quoted" if column.quoted else "", seeds=True)
-            size = Head(head.levels, group="csv", name=f"{head.text}, bytes_packed")
-            columns.append((head, lambda line, i=i: line.scores[i][0]))
-            columns.append((size, lambda line, i=i: number_entry(line.scores[i][1])))
-        columns.append((Head((AVERAGE,)), self._average))
-        lines = [self._student(labels) for labels in _in_order((row for row, _ in self._cells), axes, self._record)]
-        table = table_of(title, columns, lines, lambda line: line.kind, self._baselines(), len(axes))
+                    heads.append(Head((text,), group=group, name=name))
+        heads.append(Head(("selected_on_test",), group="csv"))
+        for column in self._columns:
+            heads.append(Head((*column.labels, column.heading), group="quoted" if column.quoted else "", seeds=True))
+            heads.append(Head(heads[-1].levels, group="csv", name=f"{heads[-1].text}, bytes_packed"))
+        heads.append(Head((AVERAGE,)))
+        lines, baselines = list(self._students()), list(self._baselines())
+        table = Table(title, heads, lines, baselines, labels=len(self._layout.rows)).with_values()
         return dataclasses.replace(table, notes=dict(self._notes(table)))
 
-    def _measured(self, column: Column, tasks: Collection[str], quoted: bool, line: _Line) -> Entry:
-        """Return the entry of a size or speed, the mean over tasks. quoted: of the thesis's models of the line."""
-        field = self._disk_field if line.kind == "student" and not quoted else "bytes_model"
-        group = SeedGroup("", tuple(r for r in (line.printed if quoted else line.rows) if r["task"] in tasks), field)
+    def _students(self) -> Iterator[Line]:
+        """Yield a line for each combination of labels of the row axes."""
+        for labels in _in_order((row for row, _ in self._cells), self._layout.rows, self._record):
+            cells = [self._cells.get((labels, column.labels), _NO_CELL) for column in self._columns]
+            rows = [row for (line, _), cell in self._cells.items() if line == labels for row in cell.group.rows]
+            yield self._line(labels, "student", cells, rows)
+
+    def _baselines(self) -> Iterator[Line]:
+        """Yield teachers, with scores in all columns of their tasks, then the thesis's baselines, in quoted columns."""
+        one_task = all(column.task for column in self._columns)
+        quoted = [column.task for column in self._columns if column.quoted]
+        tasks = dict.fromkeys(name for task in quoted for name in ([task] if task else self._tasks))
+        thesis = [row for task in tasks for row in reference.quoted_rows(task) if row["stage"] == "baseline"]
+
+        def name_of(row: Row) -> str:
+            name = name_without_seed(row["model"], row["seed"])
+            return name if one_task else f"{name}, {row['task']}"
+
+        for kind, rows in (("teacher", self._teachers), ("quoted", thesis)):
+            for name, of_line in grouped(rows, name_of).items():
+                cells = []
+                for column in self._columns:
+                    task = column.task or of_line[0]["task"]
+                    cells.append(Cell(task, "", by_seed={row["seed"]: row for row in of_line if row["task"] == task}))
+                yield self._line((name, *[""] * (len(self._layout.rows) - 1)), kind, cells, of_line)
+
+    def _line(self, labels: Labels, kind: str, cells: list[Cell], rows: list[Row]) -> Line:
+        """Return a line. cells: one for each column of scores; rows: of its models, for sizes and speeds."""
+        stats = [
+            cell.group.metric(column.metric) if column.quoted == (kind == "quoted") else None
+            for cell, column in zip(cells, self._columns, strict=True)
+        ]
+        on_test = [cell.group.selected_on_test for cell in cells]
+        all_on_test = {test for test, score in zip(on_test, stats, strict=True) if score} == {True}
+        best = _best(self._columns, stats, on_test) if kind == "student" else ()
+        scores, printed, by_task = [], [], {}
+        for i, (cell, column, score) in enumerate(zip(cells, self._columns, stats, strict=True)):
+            figures = self._quoted.get((labels, column.labels), {}) if column.quoted and kind == "student" else {}
+            missing = len(cell.planned) - (score.n if score else 0)
+            self._incomplete |= missing > 0 and not column.quoted
+            packed, entry = None, _EMPTY
+            if figure := figures.get(column.metric):
+                entry = Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted")
+                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if figure.size_bytes else []
+            elif score:
+                packed = cell.group.mean(PACKED)
+                text = score.text + (f" ({score.n}/{len(cell.planned)})" if missing > 0 else "")
+                text += " †" if on_test[i] and not all_on_test else ""
+                text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
+                entry = Entry(text, score, "best" if i in best else "quoted" * column.quoted)
+            scores += [entry, number_entry(packed)]
+            if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
+                by_task.setdefault(column.task, {})[column.metric] = entry.sort
+        # The last label says if all weights were selected on test, and if the scores are quoted.
+        mark = " †" * all_on_test + " (quoted)" * (kind == "quoted")
+        last = max((i for i, label in enumerate(labels) if label), default=0)
+        entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
+        disk_field = self._disk_field if kind == "student" else "bytes_model"
+        for column, tasks, quoted in self._measures:
+            group = SeedGroup(
+                "", tuple(row for row in (printed if quoted else rows) if row["task"] in tasks), disk_field
+            )
+            entries.append(self._measured(column, group, tasks, quoted))
+        average = number_entry(average_of_tasks(by_task), ".2f", 0.01)
+        return Line([*entries, Entry("", str(all_on_test).lower()), *scores, average], kind)
+
+    def _measured(self, column: Column, group: SeedGroup, tasks: Collection[str], quoted: bool) -> Entry:
+        """Return the entry of a size or speed, the mean over tasks. quoted: of the thesis's models."""
         by_task = grouped(group.rows, lambda row: row["task"]).values()
         if any(len({(row.get("stage"), row.get("parameters")) for row in rows}) > 1 for rows in by_task):
             self._incomparable = True
             return _EMPTY
         if quoted:
-            large = [row for task in tasks for row in reference.quoted_rows(task)]
+            group = dataclasses.replace(group, disk_field="bytes_model")
+            large = (row for task in tasks for row in reference.quoted_rows(task))
             teachers = [row for row in large if row["model"] == reference.QUOTED_TEACHER]
         else:
             names = {(row["task"], row["teacher"]) for row in group.rows}
             teachers = [row for row in self._teachers if (row["task"], row["model"]) in names]
         return column.entry(group, SeedGroup("", tuple(teachers)))
 
-    def _average(self, line: _Line) -> Entry:
-        """Return the average of a line's scores if the columns are tasks."""
-        by_task: dict[str, dict[str, float | None]] = {}
-        for column, (entry, _) in zip(self._columns, line.scores, strict=True):
-            if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
-                by_task.setdefault(column.task, {})[column.metric] = entry.sort
-        return number_entry(average_of_tasks(by_task), ".2f", 0.01)
-
-    def _student(self, labels: Labels) -> _Line:
-        """Return the line of the students with these labels."""
-        cells = [self._cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
-        stats = [None if c.quoted else _stat(cell.rows, c.metric) for cell, c in zip(cells, self._columns, strict=True)]
-        on_test = [_on_test(cell.rows) for cell in cells]
-        all_on_test = {test for test, score in zip(on_test, stats, strict=True) if score} == {True}
-        best = _best(self._columns, stats, on_test)
-        scores, printed = [], []
-        for i, (cell, column, score) in enumerate(zip(cells, self._columns, stats, strict=True)):
-            figure = self._quoted.get((labels, column.labels), {}).get(column.metric) if column.quoted else None
-            if figure:
-                scores.append((Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted"), None))
-                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if figure.size_bytes else []
-                continue
-            count, planned = score.n if score else 0, len(cell.planned)
-            self._incomplete |= not column.quoted and count < planned
-            packed = SeedGroup("", tuple(cell.rows)).mean(PACKED) if score else None
-            text = f"{score.text} ({count}/{planned})" if score and count < planned else score.text if score else ""
-            text += " †" if on_test[i] and not all_on_test else ""
-            text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
-            scores.append((Entry(text, score, "best" if i in best else "") if score else _EMPTY, packed))
-        rows = [row for (line, _), cell in self._cells.items() if line == labels for row in cell.rows]
-        return _Line(labels, "student", scores, rows, all_on_test, printed)
-
-    def _baselines(self) -> Iterator[_Line]:
-        """Yield teachers, with scores in all columns of their tasks, then the thesis's baselines, in quoted columns."""
-        quoted = [column for column in self._columns if column.quoted]
-        tasks = dict.fromkeys(t for column in quoted for t in ([column.task] if column.task else self._tasks))
-        thesis = [row for task in tasks for row in reference.quoted_rows(task) if row["stage"] == "baseline"]
-        for kind, rows in (("teacher", self._teachers), ("quoted", thesis)):
-            for name, of_line in grouped(rows, self._baseline_name).items():
-                scores = []
-                for column in self._columns:
-                    of_task = [row for row in of_line if row["task"] == (column.task or of_line[0]["task"])]
-                    score = _stat(of_task, column.metric) if column.quoted == (kind == "quoted") else None
-                    scores.append((Entry(score.text, score, "quoted" * column.quoted) if score else _EMPTY, None))
-                labels = (name, *[""] * (len(self._layout.rows) - 1))
-                yield _Line(labels, kind, scores, of_line, _on_test(of_line))
-
-    def _baseline_name(self, row: Row) -> str:
-        name = name_without_seed(row["model"], row["seed"])
-        return name if all(column.task for column in self._columns) else f"{name}, {row['task']}"
-
     def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
         """Yield notes on how to read the table, and the columns they are about."""
         entries = [entry for line in table.every for entry in line.entries]
         sizes = {head.name for head in table.heads if head.group == "size"}
         shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
-        rows = [row for cell in self._cells.values() for row in cell.rows]
+        rows = [row for cell in self._cells.values() for row in cell.group.rows]
         missing = " (n/N): so far n of N seeds are scored; a dash: none of them." if self._incomplete else ""
         yield f"Scores are means over seeds ± the sample standard deviation (n − 1), all times 100.{missing}", ""
         if any(entry.kind == "best" for entry in entries):
@@ -376,14 +365,6 @@ class _Pivot:
         if self._incomparable and not self._layout.sizes:
             yield "Parameters and sizes are left out where a row's models differ in them.", "size"
         yield from ((note, "size") for note in notes_of(shown, [*rows, *self._teachers]))
-
-
-def _stat(rows: Sequence[Row], metric: str) -> Stat | None:
-    return SeedGroup("", tuple(rows)).metric(metric)
-
-
-def _on_test(rows: Iterable[Row]) -> bool:
-    return any(row["select_on"] == "test" for row in rows)
 
 
 def _best(columns: list[ScoreColumn], stats: list[Stat | None], on_test: list[bool]) -> set[int]:

@@ -94,22 +94,17 @@ class ExperimentRecord(Settings):
 
 def described(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
-    values = {key: _without_folder(value) for of_job in flags for key, value in of_job.items()}
-    meant = {key: value for key, value in sorted(values.items()) if key not in NOT_ITS_MEANING}
-    return " ".join([source, *(f"{key}={_in_yaml(value)}" for key, value in meant.items())])
 
+    def text(value: Any) -> str:
+        if isinstance(value, list | tuple):  # as `--set` takes it
+            plain = to_jsonable_python(value, fallback=str)
+            return yaml.safe_dump(plain, default_flow_style=True, width=float("inf")).strip()
+        # The path of a file or folder differs from working folder to working folder.
+        exists = isinstance(value, str | Path) and os.path.exists(value)  # noqa: PTH110 - no error for a long text
+        return Path(value).absolute().name if exists else str(value)
 
-def _without_folder(value: Any) -> Any:
-    """Return the name of a file or folder: its path differs from working folder to working folder."""
-    exists = isinstance(value, str | Path) and os.path.exists(value)  # noqa: PTH110 - no error for a long text
-    return Path(value).absolute().name if exists else value
-
-
-def _in_yaml(value: Any) -> str:
-    """Return a value as `--set` takes it."""
-    if not isinstance(value, list | tuple):
-        return str(value)
-    return yaml.safe_dump(to_jsonable_python(value, fallback=str), default_flow_style=True, width=float("inf")).strip()
+    values = {key: value for of_job in flags for key, value in of_job.items() if key not in NOT_ITS_MEANING}
+    return " ".join([source, *(f"{key}={text(value)}" for key, value in sorted(values.items()))])
 
 
 def definition_files(path: Path) -> dict[str, str]:
@@ -122,9 +117,7 @@ def definition_files(path: Path) -> dict[str, str]:
 
 def check_name_is_free(folder: Path, definition: str) -> None:
     """Raise UserError if the folder holds an experiment of a different definition; its file may have been edited."""
-    if not (folder / RECORD_FILE).exists():
-        return
-    there = read_record(folder).definition
+    there = read_record(folder).definition if (folder / RECORD_FILE).exists() else definition
     if there != definition:
         raise UserError(
             f"experiment {folder.name!r} already exists, from {there!r}, but this one is from {definition!r}; "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from common.tables import text_table
-from compression.experiments.report.seed_groups import DASH, Stat
+from compression.experiments.report.results import DASH, Stat
 
 Value = float | str | Stat | None
 Group = Literal["", "size", "quoted", "csv"]
@@ -88,6 +88,11 @@ class Table:
         )
         return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
 
+    def with_values(self) -> Table:
+        """Return the table without columns that have no value in any line, except labels and means over seeds."""
+        known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
+        return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
+
     def of_columns(self, kept: Sequence[int]) -> Table:
         """Return the table with some of its columns. kept: their indices."""
 
@@ -114,9 +119,7 @@ def table_of(
     lines, above = (
         [Line([entry(item) for entry in functions], kind(item)) for item in of_part] for of_part in (items, baselines)
     )
-    table = Table(title, heads, lines, above, labels)
-    known = [any(line.entries[i].value is not None for line in table.every) for i in range(len(heads))]
-    return table.of_columns([i for i, head in enumerate(heads) if known[i] or head.seeds or i < labels])
+    return Table(title, heads, lines, above, labels).with_values()
 
 
 def text_entry(value: str | None) -> Entry:

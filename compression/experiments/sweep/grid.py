@@ -22,9 +22,9 @@ from common.store.settings import QuerySettings, StageSettings
 from common.store.store import Store
 from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
-from compression.experiments.chain import ExperimentFile
 from compression.experiments.jobs import (
     Cell,
+    ExperimentFile,
     Job,
     Plan,
     check_jobs,

@@ -51,19 +51,19 @@ def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], list[str]]:
     for number, job in enumerate(jobs, 1):
         show_bars(bool(job.flags.get("loadbar", True)))
         say(f"[{number}/{len(jobs)}] {job}")
-        models = [{"model_name": name} for name in saved] if job.takes_models else [{}]
+        models = saved.copy() if job.takes_models else [None]
         match job.kind:
             case "preprocess":
-                preprocess(job.settings(**({"model_name": teacher} if teacher else {})))
+                preprocess(job.settings(model_name=teacher))
             case "finetune":
                 finetune(job.settings())
             case "compress":
-                settings = job.settings(**({"teacher": teacher} if teacher else {}))
+                settings = job.settings(teacher=teacher)
                 names = [folder.name for folder in compress(settings)]
                 if "pretrain" not in settings.compression_actions:  # a pretrained student belongs to no task
                     saved += [name for name in names if name not in saved]
             case "evaluate":
-                rows += [row for model in models for row in evaluate(job.settings(**model))]
+                rows += [row for model in models for row in evaluate(job.settings(model_name=model))]
             case "analyze":
                 for model in models:
                     _analyze(job, model)
@@ -72,9 +72,9 @@ def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], list[str]]:
     return rows, saved
 
 
-def _analyze(job: Job, model: dict[str, str]) -> None:
+def _analyze(job: Job, model: str | None) -> None:
     """Analyze a model, unless it was already analyzed with the same settings, or is one of several without weights."""
-    settings = job.settings(**model)
+    settings = job.settings(model_name=model)
     if model:
         _, config = find_model(settings.paths, load_task(settings.task), settings.model_name)
         if config.imported or config.members:

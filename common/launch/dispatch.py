@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from common.devices import cpu_cores
 from common.errors import UserError
 from common.progress import Advance, nothing, say
 from common.stopping import asked, graceful
@@ -33,28 +31,6 @@ class Job(Protocol):
 JobT = TypeVar("JobT", bound=Job)
 JobFunction = Callable[[JobT, Advance], None]
 """Runs a job and reports rows done on the way. A module-level function that may be run twice on the same job."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Workers:
-    """Where jobs run, and with how many workers."""
-
-    kind: str = "local"
-    """A key of common.launch.launcher.LAUNCHERS."""
-    workers: int = 0
-    """Workers at a time; 0: one per GPU, without GPUs as many as the CPU cores allow, or as many as the cluster has
-    room for."""
-    threads: int = 0
-    """CPU threads of each worker; 0 for its share of this machine's cores (processes), or one (clusters)."""
-    options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
-    """For Slurm: partition, timeout_min, gpus_per_node and others, named as in submitit or sbatch; folder, for
-    submitit's files, on a disk that all machines share; cluster=local, which needs no Slurm."""
-    cpu: bool = False
-    """Whether to use no GPUs: workers are given none, and their number depends on the cores."""
-
-    def fitting(self, gpus: int) -> int:
-        """Return the number of workers for a machine with this number of GPUs and the cores of this one."""
-        return self.workers or gpus or max(1, cpu_cores() // (self.threads or 1))
 
 
 class WorkerDied(Exception):

@@ -6,18 +6,19 @@ The job of a worker that dies (killed, out of memory, its machine gone) is start
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from common.choices import Choice
-from common.devices import gpu_count
-from common.launch.dispatch import JobFunction, JobT, Workers, dispatch
+from common.devices import cpu_cores, gpu_count
+from common.launch.dispatch import JobFunction, JobT, dispatch
 from common.progress import Advance
 from common.stopping import check
 
 
 @dataclasses.dataclass(frozen=True)
 class Place(Choice):
-    """A place where jobs run: function, number of jobs, and the workers asked for -> their Executor."""
+    """A place where jobs run: function, number of jobs, and launcher -> their Executor."""
 
     here: bool = True
     """Whether workers are processes of this machine, not of a cluster."""
@@ -33,8 +34,26 @@ LAUNCHERS = {
 }
 
 
-class Launcher(Workers):
-    """Runs jobs."""
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """Runs jobs: where, and with how many workers."""
+
+    kind: str = "local"
+    """A key of LAUNCHERS."""
+    workers: int = 0
+    """Workers at a time; 0: one per GPU, without GPUs as many as the CPU cores allow, or as many as the cluster has
+    room for."""
+    threads: int = 0
+    """CPU threads of each worker; 0 for its share of this machine's cores (processes), or one (clusters)."""
+    options: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()
+    """For Slurm: partition, timeout_min, gpus_per_node and others, named as in submitit or sbatch; folder, for
+    submitit's files, on a disk that all machines share; cluster=local, which needs no Slurm."""
+    cpu: bool = False
+    """Whether to use no GPUs: workers are given none, and their number depends on the cores."""
+
+    def fitting(self, gpus: int) -> int:
+        """Return the number of workers for a machine with this number of GPUs and the cores of this one."""
+        return self.workers or gpus or max(1, cpu_cores() // (self.threads or 1))
 
     def at_once(self) -> int:
         """Return the number of workers on this machine; for a cluster, the number that this machine has room for."""

@@ -19,14 +19,15 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from common import stopping
 from common.devices import cpu_cores, gpu_count
 from common.errors import UserError
-from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied
+from common.launch.launcher import Launcher
 from common.progress import nothing
 
 
 class Processes:
     """A process pool of pebble, as an Executor: a worker that dies is replaced, and other jobs are not affected."""
 
-    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Launcher) -> None:
         """GPUs are divided among the workers."""
         self.at_once = workers = min(asked.fitting(gpu_count(asked.cpu)), jobs)
         self._function = function

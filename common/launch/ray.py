@@ -12,13 +12,14 @@ from typing import Any
 from common.devices import cpu_cores
 from common.errors import UserError
 from common.installed import install
-from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
+from common.launch.launcher import Launcher
 
 
 class RayTasks:
     """Ray tasks, as an Executor. Each has `threads` CPU cores, and a GPU if there is one and `cpu` allows it."""
 
-    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Launcher) -> None:
         """Raises UserError when Ray is not installed."""
         try:
             import ray

@@ -19,7 +19,8 @@ from unittest import mock
 from common.devices import cpu_cores
 from common.errors import UserError, first_line
 from common.installed import install
-from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, Workers, import_path, run_in_folder
+from common.launch.dispatch import POLL_SECONDS, JobFunction, JobT, WorkerDied, import_path, run_in_folder
+from common.launch.launcher import Launcher
 
 DEFAULT_FOLDER = Path(".submitit")
 _MINUTES = 240
@@ -31,7 +32,7 @@ _SHARED_OPTIONS = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "g
 class SlurmJobs:
     """Jobs of Slurm, as an Executor. cluster=local runs them on this machine, for tests."""
 
-    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Workers) -> None:
+    def __init__(self, function: JobFunction[JobT], jobs: int, asked: Launcher) -> None:
         """Raises UserError if submitit or Slurm is not installed, and for an unknown option."""
         options = {"cluster": "slurm", "folder": DEFAULT_FOLDER, **dict(asked.options)}
         cluster = options.pop("cluster")

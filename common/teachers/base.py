@@ -1,17 +1,13 @@
 """Teachers: the interface that all of them implement."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 
 from common.data.split import Split
-from common.kinds.ragged import padded
 from common.progress import Advance, nothing
-from common.stopping import check_time
-from common.training.batching import sorted_batches
 
 SCORING_BATCH = 64
 Attention = Literal["scores", "probabilities"]
@@ -46,29 +42,3 @@ class Teacher(Protocol):
 
     def states(self, split: Split) -> States:
         """Return hidden states and attention maps of the few rows in `split`, as one padded batch."""
-
-
-def batched_logits(
-    forward: Callable[[np.ndarray], torch.Tensor],
-    lengths: np.ndarray,
-    advance: Advance,
-    words: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the logits of every row, float32 [n, outputs], computed in batches of similar length.
-
-    forward: the rows of a batch -> their logits; lengths: tokens of each row, int64 [n]; words: for tokens and spans,
-    the words of each row, int64 [n]: `forward` returns the logits of all words, and the result is [n, words, outputs],
-    NaN after a row's last word.
-    """
-    batches = sorted_batches(lengths, SCORING_BATCH)
-    parts = []
-    with torch.inference_mode():
-        for rows in batches:
-            check_time()
-            parts.append(forward(rows).float().cpu().numpy())
-            advance(len(rows))
-    order = np.concatenate(batches)
-    values = np.concatenate(parts) if words is None else padded(np.concatenate(parts), words[order])
-    result = np.empty_like(values)
-    result[order] = values
-    return result

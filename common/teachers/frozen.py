@@ -14,7 +14,7 @@ from common.devices import autocast, cpu_cores, threads
 from common.progress import Advance, nothing
 from common.stopping import check_time
 from common.teachers.base import SCORING_BATCH
-from common.teachers.huggingface.pretrained import check_complete, load_pretrained
+from common.teachers.huggingface.pretrained import check_complete, load_pretrained, within_positions
 from common.teachers.linear import compared
 from common.training.batching import sorted_batches
 
@@ -31,7 +31,8 @@ class FrozenEncoder:
         check_complete(source, self.model, new)
         on_cpu = device.type == "cpu"
         self.model.to(device, dtype if on_cpu else torch.float32).eval()
-        self.device, self.dtype, self.max_tokens = device, torch.float32 if on_cpu else dtype, max_tokens
+        self.device, self.dtype = device, torch.float32 if on_cpu else dtype
+        self.max_tokens = within_positions(max_tokens, self.model)
 
     def vectors(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
         """Return the mean of the last layer over each text's tokens, with length 1, float16 [n, dim].

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow.parquet as pq
 import pydantic
 
 from common.data.split import Split, file_name, is_augmented, load_split, read_split
@@ -17,7 +16,7 @@ from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.answers import read_answers
-from common.teachers.logits import LOGITS_FILE, LogitsStep, as_table
+from common.teachers.logits import LOGITS_FILE, LogitsStep
 from common.teachers.logits_file import is_logits_file, read_description, read_logits
 from common.teachers.step import answers_of, teacher_facts
 from common.training.models import read_config
@@ -53,8 +52,7 @@ class ImportedLogits(LogitsStep):
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the logits. Raises UserError as `read_answers` and `read_logits` do."""
         logits = _logits(inputs["file"], self.task, read_split(inputs["rows"], ""), self.names[1])
-        pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
-        return {"teacher": context.names["teacher"]}
+        return self.write(logits, out, context)
 
 
 def import_logits(

@@ -84,6 +84,11 @@ class LogitsStep(Step):
         folder, _ = find_model(paths, self.task, teacher)
         return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows)}
 
+    def write(self, logits: np.ndarray, out: Path, context: Context) -> dict[str, Any]:
+        """Write logits, as the models of the task's kind return them. Returns the facts."""
+        pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
+        return {"teacher": context.names["teacher"]}
+
 
 class Logits(LogitsStep):
     """The logits of one teacher."""
@@ -116,8 +121,7 @@ class CrossFittedLogits(Logits):
         teacher = load_teacher(inputs["teacher"], device, pick_dtype(self.precision, device))
         with at_once():
             logits = cross_fitted(self.task, read_split(inputs["rows"], ""), teacher.features, self.folds, seed)
-        pq.write_table(as_table(self.task.kind, logits), out / LOGITS_FILE, compression="zstd")
-        return {"teacher": context.names["teacher"]}
+        return self.write(logits, out, context)
 
 
 class MeanLogits(LogitsStep):
@@ -134,8 +138,7 @@ class MeanLogits(LogitsStep):
         """Write the mean."""
         files = [path for role, path in inputs.items() if role.startswith("logits ")]
         mean = np.mean([saved_logits(self.task, file) for file in files], axis=0, dtype=np.float32)
-        pq.write_table(as_table(self.task.kind, mean), out / LOGITS_FILE, compression="zstd")
-        return {"teacher": context.names["teacher"]}
+        return self.write(mean, out, context)
 
 
 def generate(

@@ -107,20 +107,18 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError(f"--fp16 contradicts --precision {self.precision}")
         if self.adapters and (self.as_is or self.ensemble):
             raise ValueError("--adapters need training, but --as-is and --ensemble do not train")
-        if self.adapters and is_fairseq(self.arch):
-            raise ValueError("--adapters work in Hugging Face encoders, not in fairseq's RoBERTa")
         if self.frozen and (self.as_is or self.ensemble or self.adapters or self.teacher):
             raise ValueError("--frozen learns from labels alone: without --as-is, --ensemble, --adapters, --teacher")
-        if self.frozen and (self.is_linear or is_fairseq(self.arch)):
-            raise ValueError(f"--frozen is for Hugging Face encoders, not for --arch {self.arch}")
+        for flag in ("adapters", "frozen", "stop_after", "teacher"):
+            if getattr(self, flag) and is_fairseq(self.arch):
+                name = flag.replace("_", "-")
+                raise ValueError(f"--{name} is for Hugging Face encoders, not for fairseq's {self.arch}")
+        if self.frozen and self.is_linear:
+            raise ValueError("--frozen is for Hugging Face encoders, not for --arch linear")
         if self.is_linear and (self.as_is or self.adapters or self.teacher):
             raise ValueError("--arch linear learns from labels alone: without --as-is, --adapters, --teacher")
         if self.ensemble and self.as_is:
             raise ValueError("--ensemble and --as-is exclude each other")
-        if self.stop_after and is_fairseq(self.arch):
-            raise ValueError("--stop-after is for Hugging Face encoders, not for fairseq's RoBERTa")
-        if self.teacher and is_fairseq(self.arch):
-            raise ValueError("--teacher is for Hugging Face encoders, not for fairseq's RoBERTa")
         if self.teacher and self.alpha == 1 and not self.augmented:
             raise ValueError("--teacher has no effect with --alpha 1, which learns from labels only")
         if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):

@@ -63,7 +63,7 @@ def finetuned(given: FinetuneSettings, best: Path) -> Path:
 
 def hub(folder: Path, checkpoint: Path | None = None) -> Any:
     """Return fairseq's own interface to a folder's model, or to another checkpoint of its vocabulary with HEAD."""
-    load_fairseq()
+    load_fairseq("the test")
     from fairseq.data import Dictionary
     from fairseq.models.roberta import RobertaHubInterface, RobertaModel
 
@@ -99,7 +99,7 @@ def learn_vocabulary(folder: Path) -> None:
 
 def _binarize(folder: Path, work: Path) -> None:
     """The text as fairseq's masked_lm task reads it; one line in twenty checks the loss."""
-    load_fairseq()
+    load_fairseq("the test")
     from fairseq.data import Dictionary, indexed_dataset
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 

@@ -108,7 +108,7 @@ def test_models_unlike_bert_take_no_adapters(prepared, tmp_path):
         finetune(adapter_settings(prepared, other))
     with pytest.raises(ValueError, match="--adapters need training"):
         adapter_settings(prepared, other, as_is=True)
-    with pytest.raises(ValueError, match="not in fairseq's RoBERTa"):
+    with pytest.raises(ValueError, match="not for fairseq's roberta_base"):
         adapter_settings(prepared, other, arch="roberta_base")
 
 

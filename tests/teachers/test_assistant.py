@@ -122,7 +122,7 @@ def test_missing_logits_are_named_with_the_command(workspace, encoder):
         ("--augmented tinybert", "--augmented has no effect without --teacher"),
         ("--teacher t --temperature 2", "--temperature has no effect without --loss temperature-softmax or kl"),
         ("--teacher t --alpha 1", "--teacher has no effect with --alpha 1, which learns from labels only"),
-        ("--teacher t --arch roberta_base", "--teacher is for Hugging Face encoders, not for fairseq's RoBERTa"),
+        ("--teacher t --arch roberta_base", "--teacher is for Hugging Face encoders, not for fairseq's roberta_base"),
         ("--teacher t --as-is", "--teacher has no effect with --as-is: nothing is trained"),
         ("--teacher t --ensemble a b", "--teacher has no effect with --ensemble: nothing is trained"),
     ],

@@ -19,6 +19,7 @@ from common.errors import UserError
 from common.kinds.registry import LABELS
 from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
+from common.teachers.frozen import FrozenEncoder
 from common.teachers.huggingface.general import load_general
 from common.teachers.huggingface.pretrained import resolve
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
@@ -119,6 +120,8 @@ def test_texts_are_cut_at_the_encoders_positions(copied):
     texts = [" ".join(["film"] * words) for words in (94, 400)]
     logits = teacher.logits(Split(texts, None, np.zeros(2, np.int64), np.arange(2)))
     np.testing.assert_allclose(logits[0], logits[1], atol=1e-6)
+    vectors = FrozenEncoder(copied, CPU, torch.float32, 500).vectors(texts)
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)
 
 
 def test_adapters_need_a_whole_encoder(workspace, copied):

@@ -12,7 +12,7 @@ from common.installed import install
 INSTALL = f"{install('fairseq')} && pip install --no-deps ve-fairseq==0.12.3"
 
 
-def load_fairseq(who: str = "a RoBERTa teacher") -> ModuleType:
+def load_fairseq(who: str) -> ModuleType:
     """Return the fairseq module. Raises UserError, with the command that installs it for `who`, if it is missing."""
     try:
         with quiet():

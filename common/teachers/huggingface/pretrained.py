@@ -173,6 +173,15 @@ def most_tokens(model: Any) -> int | None:
     return longest if longest is None or padding is None else longest - padding - 1
 
 
+def within_positions(max_tokens: int, model: Any) -> int:
+    """Return max_tokens, or the number of tokens that a model has positions for, if that is less.
+
+    Relative positions, such as DeBERTa's, have no limit.
+    """
+    positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    return max_tokens if positions is None else min(max_tokens, most_tokens(model) or max_tokens)
+
+
 def quiet_transformers() -> Any:
     """Return transformers, imported here because it is large, without its bars and warnings, and without the hub's."""
     import huggingface_hub

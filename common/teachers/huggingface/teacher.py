@@ -11,10 +11,11 @@ from common.data.split import Split
 from common.devices import autocast
 from common.errors import UserError, first_line
 from common.kinds.base import Kind
-from common.kinds.ragged import EncodedText
+from common.kinds.ragged import EncodedText, padded
 from common.progress import Advance, nothing
+from common.stopping import check_time
 from common.store.workspace import workspace_of
-from common.teachers.base import Attention, States, batched_logits
+from common.teachers.base import SCORING_BATCH, Attention, States
 from common.teachers.huggingface.adapters import insert, load_adapters, read_base, save_adapters
 from common.teachers.huggingface.pretrained import (
     SUBFOLDER,
@@ -22,10 +23,11 @@ from common.teachers.huggingface.pretrained import (
     in_encoder,
     listed,
     load_pretrained,
-    most_tokens,
     resolve,
     save,
+    within_positions,
 )
+from common.training.batching import sorted_batches
 from common.training.models import ADAPTERS_FILE, encoder_path, read_config
 
 MULTI_LABEL = "multi_label_classification"
@@ -71,10 +73,8 @@ class HuggingFaceTeacher:
         )
         check_complete(source, self.model, self._new, new_head)
         self.model.to(device)
-        embeddings = getattr(self.model.base_model, "embeddings", None)
-        if getattr(embeddings, "position_embeddings", None) is not None:  # relative ones, DeBERTa's, have no limit
-            max_tokens = min(max_tokens, most_tokens(self.model) or max_tokens)
-        self.kind, self.device, self.dtype, self.max_tokens = kind, device, dtype, max_tokens
+        self.kind, self.device, self.dtype = kind, device, dtype
+        self.max_tokens = within_positions(max_tokens, self.model)
         self.base: str | None = None
 
     @classmethod
@@ -149,12 +149,18 @@ class HuggingFaceTeacher:
         """Return the logits of every row, float32 [n, outputs], or by word, [n, words, outputs], NaN after the last."""
         encoded, words = self.encode(split), self.kind.word_counts(split.sentence1, split.sentence2)
         self.model.eval()
-
-        def forward(rows: np.ndarray) -> torch.Tensor:
-            logits = self.forward(encoded, rows)
-            return logits if words is None else logits[~logits[..., 0].isnan()]
-
-        return batched_logits(forward, encoded.lengths, advance, words)
+        batches, parts = sorted_batches(encoded.lengths, SCORING_BATCH), []
+        with torch.inference_mode():
+            for rows in batches:
+                check_time()
+                logits = self.forward(encoded, rows)
+                parts.append((logits if words is None else logits[~logits[..., 0].isnan()]).cpu().numpy())
+                advance(len(rows))
+        order = np.concatenate(batches)
+        values = np.concatenate(parts) if words is None else padded(np.concatenate(parts), words[order])
+        result = np.empty_like(values)
+        result[order] = values
+        return result
 
     def pieces(self, split: Split) -> EncodedText:
         """Return the word pieces and segment ids of the positions that `states` returns."""

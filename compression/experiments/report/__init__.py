@@ -6,7 +6,6 @@ A sweep with a table layout also gets tables of means and deviations, as Markdow
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import re
 import textwrap
@@ -33,6 +32,7 @@ from compression.experiments.report.results import SplitResults, group_rows, gro
 from compression.experiments.report.table import (
     Entry,
     Head,
+    Line,
     Table,
     csv_table,
     escape_markdown,
@@ -42,12 +42,10 @@ from compression.experiments.report.table import (
     markdown_table,
     number_entry,
     plain_table,
-    table_of,
     text_entry,
 )
 
 _PAGE = Path(__file__).parent / "page"
-_PART_COLOURS = dict(zip(("embedding", "encoder", "classifier"), COLOURS, strict=False))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +191,9 @@ def render_page(
         keep_trailing_newline=True,
     )
     environment.globals["heading_levels"] = heading_levels
-    environment.filters["shown"] = _value_text
+    environment.filters["shown"] = lambda value: (
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    )
     pivots = [table.without("csv") for table in pivots]
     models = list(map(models_table, splits))
     diagrams = list(map(draw_reliability, splits))
@@ -216,6 +216,7 @@ def render_page(
             for number, (results, table, figure) in enumerate(zip(splits, models, diagrams, strict=True))
         ],
         shapes=_parameter_shapes(rows),
+        colours=COLOURS,
         labels=label_tables(record),
         models=_models_table(record, rows),
         quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
@@ -237,70 +238,38 @@ def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> dict[str, int]:
     }
 
 
-def _parameter_shapes(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return a pie for each distinct shape of students, by number of parameters (figure 7.1 of the thesis).
-
-    A slice has a name, count, colour, and start and share of the whole, both from 0 to 1.
-    """
-    shapes: dict[tuple[str, str], dict[str, Any]] = {}
+def _parameter_shapes(rows: Iterable[Row]) -> list[tuple[str, dict[str, int]]]:
+    """Return name and parameters by part of each distinct shape of students (figure 7.1 of the thesis), small first."""
+    shapes = {}
     for row in rows:
         parts = {name: count for name, count in row["parts"].items() if count}
         if parts and row["stage"] != "teacher":
             words = (row["student_arch"], row["embedding_type"], row["embedding_dim"])
             name = " ".join(str(word) for word in words if word is not None)
             name += f", vocabulary {row['vocab_size']:,}" if row["vocab_size"] is not None else ""
-            total = sum(parts.values())
-            starts = itertools.accumulate(parts.values(), initial=0)
-            slices = [
-                (part, count, start / total, count / total, _PART_COLOURS.get(part, COLOURS[3]))
-                for (part, count), start in zip(parts.items(), starts, strict=False)
-            ]
-            shapes.setdefault((name, str(parts)), {"name": name, "total": total, "slices": slices})
-    return sorted(shapes.values(), key=lambda shape: (shape["total"], shape["name"]))
+            shapes[name, str(parts)] = (name, parts)
+    return sorted(shapes.values(), key=lambda shape: (sum(shape[1].values()), shape[0]))
 
 
 def _models_table(record: ExperimentRecord, rows: Sequence[Row]) -> Table | None:
     """Return a table of all models, and of a sweep's runs without a result; None if there are none."""
     models = grouped(rows, lambda row: (row["task"], row["model"], str(row.get("cell")), row["seed"]))
-    items: list[dict[str, Any]] = [{**scored[0], "score": mean(map(_score, scored))} for scored in models.values()]
+    found: list[tuple[dict[str, Any], list[Row]]] = [(dict(scored[0]), scored) for scored in models.values()]
     done = {row.get("run_id") for row in rows} - {None}
     for run in record.runs:
         if run.id not in done:
-            missing = {"model": None, "task": run.settings.get("task"), "stage": "missing", "score": None}
-            settings = {**record.settings, **run.settings}
-            items.append({"cell": run.cell, "seed": run.seed, "run_id": run.id, "settings": settings, **missing})
-    if not items:
-        return None
-    metrics = {metric for row in rows for metric in itertools.islice(row["metrics"], 1)}
-    columns = [
-        (Head((axis,), numeric=False), lambda item, axis=axis: text_entry((item.get("cell") or {}).get(axis)))
-        for axis in record.axes
-    ]
-    columns += [
-        (Head((name,), numeric=False), lambda item, name=name: text_entry(item[name]))
-        for name in ("model", "task", "stage")
-    ]
-    score = Head((metric_heading(*metrics) if len(metrics) == 1 else "Score × 100",))
-    columns += [
-        (Head(("seed",)), lambda item: Entry(str(item["seed"]), item["seed"])),
-        (score, lambda item: number_entry(item["score"], ".2f", 0.01)),
-        (Head(("run",), numeric=False), lambda item: Entry((item.get("run_id") or "")[:12], item.get("run_id"))),
-    ]
-    table = table_of("Models", columns, items, lambda item: item["stage"] * (item["stage"] in ("teacher", "missing")))
-    lines = [dataclasses.replace(line, details=_details(item)) for line, item in zip(table.lines, items, strict=True)]
-    return dataclasses.replace(table, lines=lines)
-
-
-def _score(row: Row) -> float | None:
-    """Return the main score of a row."""
-    return next(iter(row["metrics"].values()), None)
-
-
-def _details(item: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the settings of a model or run, which the page unfolds."""
-    text = "\n".join(f"{name}: {_value_text(value)}" for name, value in item["settings"].items())
-    return [(item["model"] or f"run with seed {item['seed']}", text)] if text else []
-
-
-def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            missing = {"run_id": run.id, "model": None, "task": run.settings.get("task"), "stage": "missing"}
+            found.append(({**run.model_dump(), **missing, "settings": {**record.settings, **run.settings}}, []))
+    lines = []
+    for model, scored in found:
+        run, stage = model.get("run_id"), model["stage"]
+        texts = [*map((model.get("cell") or {}).get, record.axes), *map(model.get, ("model", "task", "stage"))]
+        score = mean(next(iter(row["metrics"].values()), None) for row in scored)
+        entries = [*map(text_entry, texts), Entry(str(model["seed"]), model["seed"]), number_entry(score, ".2f", 0.01)]
+        details = (model["model"] or f"run with seed {model['seed']}", model["settings"])
+        kind = stage if stage in ("teacher", "missing") else ""
+        lines.append(Line([*entries, Entry((run or "")[:12], run)], kind, details if model["settings"] else ()))
+    metrics = {next(iter(row["metrics"])) for row in rows if row["metrics"]}
+    heads = [Head((name,), numeric=False) for name in (*record.axes, "model", "task", "stage")]
+    heads += [Head(("seed",)), Head((metric_heading(*metrics) if len(metrics) == 1 else "Score × 100",))]
+    return Table("Models", [*heads, Head(("run",), numeric=False)], lines).with_values() if lines else None

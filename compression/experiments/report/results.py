@@ -19,8 +19,6 @@ from common.store.files import fingerprint, read_json, write_text
 from compression.evaluation.rows import Row
 
 T = TypeVar("T")
-NEEDED = ("task", "split", "model", "stage", "seed", "metrics", "bytes_model", "bytes_gzip")
-"""Fields that every row has."""
 DASH = "–"
 GZIPPED, PACKED = "bytes_gzip", "bytes_packed"
 MEASURED = {GZIPPED: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
@@ -68,13 +66,13 @@ def write_results(path: Path, rows: Sequence[Row]) -> None:
 def read_results(path: Path) -> list[Row]:
     """Return the rows of a results.json.
 
-    Raises UserError if the file is missing or malformed, or has a row that was changed after it was written.
+    Raises UserError if the file is missing or malformed, or has a row that lacks a field or was changed by hand.
     """
     rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: not a results file (a list of rows)")
     for number, row in enumerate(rows, 1):
-        missing = [name for name in NEEDED if name not in row]
+        missing = [name for name in Row.__annotations__ if name in Row.__required_keys__ and name not in row]
         if missing:
             raise UserError(f"{path}: row {number} has no {missing[0]!r}; write it again by running the experiment")
         if row.get("checksum") != _checksum(row):

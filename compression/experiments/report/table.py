@@ -53,11 +53,11 @@ class Head:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A row. kind: student, teacher, best, quoted, missing or ''. details: headings and texts that the page unfolds."""
+    """A row. kind: student, teacher, best, quoted, missing or ''. details: heading and settings that a page unfolds."""
 
     entries: Sequence[Entry]
     kind: str = ""
-    details: Sequence[tuple[str, str]] = ()
+    details: tuple[str, Mapping[str, Any]] | tuple[()] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,18 +108,13 @@ def table_of(
     columns: Iterable[tuple[Head, Callable[[Any], Entry]]],
     items: Iterable[Any],
     kind: Callable[[Any], str] = lambda item: "",
-    baselines: Iterable[Any] = (),
-    labels: int = 1,
 ) -> Table:
-    """Return a table with a line for each item. columns: head, and function from an item to its entry; kind: of a line.
+    """Return a table with a line for each item, without columns that have no value in any line.
 
-    Columns that have no value in any line are left out, except labels and means over seeds.
+    columns: head, and function from an item to its entry; kind: of the line of an item.
     """
-    heads, functions = zip(*columns, strict=True)
-    lines, above = (
-        [Line([entry(item) for entry in functions], kind(item)) for item in of_part] for of_part in (items, baselines)
-    )
-    return Table(title, heads, lines, above, labels).with_values()
+    heads, entries = zip(*columns, strict=True)
+    return Table(title, heads, [Line([entry(one) for entry in entries], kind(one)) for one in items]).with_values()
 
 
 def text_entry(value: str | None) -> Entry:
@@ -183,21 +178,17 @@ def csv_table(table: Table) -> str:
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    endings = [(head, ending) for head in table.heads for ending in (_OF_SEEDS if head.seeds else ("",))]
+    endings = [
+        (head, ending) for head in table.heads for ending in ((", mean", ", sd", ", n") if head.seeds else ("",))
+    ]
     writer.writerow(["kind", *(f"{head.name or head.text}{ending}" for head, ending in endings)])
     for line in table.every:
-        pairs = zip(table.heads, line.entries, strict=True)
-        writer.writerow([line.kind, *(value for head, entry in pairs for value in _values(head, entry))])
+        cells: list[float | str | None] = [line.kind]
+        for head, entry in zip(table.heads, line.entries, strict=True):
+            of_seeds = dataclasses.astuple(entry.value) if isinstance(entry.value, Stat) else (None, None, 0)
+            cells += of_seeds if head.seeds else (entry.sort,)
+        writer.writerow(cells)
     return stream.getvalue()
-
-
-_OF_SEEDS = (", mean", ", sd", ", n")
-
-
-def _values(head: Head, entry: Entry) -> Sequence[float | str | None]:
-    if not head.seeds:
-        return (entry.sort,)
-    return dataclasses.astuple(entry.value) if isinstance(entry.value, Stat) else (None, None, 0)
 
 
 _LATEX = {

@@ -8,10 +8,12 @@
 # make runtime      join the runtime into one file, runtimes/python/featherweight.py
 # make wheel        build the wheel, dist/featherweight-VERSION-PLATFORM.whl
 # make npm          build the npm package, dist/featherweight-text-VERSION.tgz
+# make newest       try the wheel with the newest versions that its ranges allow: EXTRA=train,quickstart CONSTRAINT=torch==2.13.0
 
 PYTHON ?= python3
 CPU_TORCH ?= https://download.pytorch.org/whl/cpu
 MINUTES ?= 60
+EXTRA ?= runtime
 VENV := .venv
 RUN := $(VENV)/bin/python
 CORE := requirements.txt requirements-quickstart.txt
@@ -23,7 +25,7 @@ WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(
 # Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
-.PHONY: quickstart test test-fast lint check soak docs runtime wheel npm
+.PHONY: quickstart test test-fast lint check soak docs runtime wheel npm newest
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -52,6 +54,9 @@ runtime:
 
 wheel: $(VENV)/full
 	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist
+
+newest:
+	$(PYTHON) benchmarks/newest.py $(EXTRA) $(addprefix --constraint ,$(CONSTRAINT))
 
 npm:
 	mkdir -p dist

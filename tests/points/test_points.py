@@ -82,7 +82,7 @@ def test_predictions_have_a_column_for_each_number(packed, capsys):
 def test_runtimes_without_the_kind_refuse_its_files(packed, monkeypatch):
     _, _, path = packed
     monkeypatch.setattr(native, "LIBRARY", str(c_runtime.built("libfeatherweight.so")))
-    with pytest.raises(PackedError, match="an unknown kind of task"):
+    with pytest.raises(PackedError, match="a kind of task that this version of the runtime does not know"):
         native.load_native(path)
     monkeypatch.delitem(RUNTIME_KINDS, "points")
     with pytest.raises(PackedError, match="a kind of task with the unknown number 100"):

@@ -165,7 +165,7 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
                 _train_and_evaluate(run)
         except BaseException as problem:
             if not isinstance(problem, Exception) or getattr(problem, "errno", None) in _MACHINE_ERRORS:
-                folder.file.unlink()
+                folder.file.unlink(missing_ok=True)
                 raise
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         reused = not error and read_manifest(folder.paths.model(run.record.task, run.name)).built < started

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pydantic
 
@@ -138,63 +138,63 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
     """
     experiments = [name for name in (a, b) if (settings.paths.experiment(name) / RECORD_FILE).exists()]
     if len(experiments) == 2:
-        first, second = _experiments(settings, a, b)
+        sides = [_experiment(settings, name) for name in experiments]
+        # Rows without a cell are keyed by family if there are several families.
+        families = [{(name_without_seed(row["model"], row["seed"]), _key(row)) for row in rows} for rows in sides]
+        by_name = any(len(named) > len({key for _, key in named}) for named in families)
+        keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in sides]
     else:
         hint = f"; {experiments[0]} is an experiment: compare it with another one" if experiments else ""
-        first, second = _models(settings, a, b, hint)
-    pairs, notes = _paired(a, b, first, second)
-    lines = [_line(settings, key, by_seed, notes) for key, by_seed in pairs.items()]
+        sides = _models(settings, a, b, hint)
+        keyed = [grouped(rows, lambda row: Key(row["task"], row["split"])) for rows in sides]
+    by_seed = [{key: {row["seed"]: row for row in rows} for key, rows in side.items()} for side in keyed]
+    pairs, notes = _paired(a, b, *by_seed)
+    lines = [_line(settings, key, of_key, notes) for key, of_key in pairs.items()]
     overall = None
     if len(lines) > 1:
         lines, overall = _adjusted(lines), _overall(settings, lines)
     return Comparison(a, b, settings.confidence, tuple(lines), overall, tuple(dict.fromkeys(notes)))
 
 
-def _experiments(settings: CompareSettings, a: str, b: str) -> list[_Rows]:
-    """Return the rows of students. Rows without a cell are keyed by family if there are several families."""
+def _experiment(settings: CompareSettings, name: str) -> list[Row]:
+    """Return the rows of an experiment's students."""
     task = load_task(settings.task).name if settings.task else None
-    students = []
-    for name in (a, b):
-        rows = read_results(settings.paths.experiment(name) / RESULTS_FILE)
-        rows = [row for row in rows if row["stage"] != "teacher" and task in (None, row["task"])]
-        students.append([row for row in rows if settings.split in (None, row["split"])])
-        if not students[-1]:
-            asked = " ".join(filter(None, [settings.task, settings.split]))
-            raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
-    families = [{(name_without_seed(row["model"], row["seed"]), _key(row)) for row in rows} for rows in students]
-    by_name = any(len(named) > len({key for _, key in named}) for named in families)
-    keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in students]
-    return [{key: {row["seed"]: row for row in of_key} for key, of_key in side.items()} for side in keyed]
+    rows = read_results(settings.paths.experiment(name) / RESULTS_FILE)
+    rows = [row for row in rows if row["stage"] != "teacher" and task in (None, row["task"])]
+    rows = [row for row in rows if settings.split in (None, row["split"])]
+    if not rows:
+        asked = " ".join(filter(None, [settings.task, settings.split]))
+        raise UserError(f"experiment {name} has no scores of students{f' on {asked}' if asked else ''}")
+    return rows
 
 
 def _key(row: Row, by_name: bool = False) -> Key:
     """Return a row's key. by_name: a row without a cell is of its family."""
     cell = row.get("cell") or ({"model": name_without_seed(row["model"], row["seed"])} if by_name else {})
-    return Key(row["task"], row["split"], stage_label(row), tuple(sorted(cell.items())))
+    stage = "packed" if row["stage"] == "packed" else stage_label(row)
+    return Key(row["task"], row["split"], stage, tuple(sorted(cell.items())))
 
 
-def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[_Rows]:
+def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[list[Row]]:
     """Return the rows of models and families. Two single models are compared even if their seeds differ."""
     task, members = _members(settings, a, b, hint)
     if settings.split not in (None, *task.test_splits):
         raise UserError(f"{task.name} has no test split {settings.split!r} (it has: {', '.join(task.test_splits)})")
-    seeds: list[Any] = [[config.seed for config in configs] for configs in members]
-    single = [[config.name for config in configs] for configs in members] == [[a], [b]]
-    if single and seeds[0] != seeds[1]:
-        seeds = [[f"{seeds[0][0]} / {seeds[1][0]}"]] * 2
-    both: list[_Rows] = [{}, {}]
-    for keyed, configs, names in zip(both, members, seeds, strict=True):
-        for config, seed in zip(configs, names, strict=True):
+    sides: list[list[Row]] = [[], []]
+    for side, configs in zip(sides, members, strict=True):
+        for config in configs:
             rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
             if not rows:
                 raise UserError(
                     f"{config.name} has no scores of the current model on the current data; "
                     f"run: python evaluate.py --task {task.argument} --model-name {config.name}"
                 )
-            for row in rows:
-                if settings.split in (None, row["split"]):
-                    keyed.setdefault(Key(task.name, row["split"]), {})[seed] = row
-    return both
+            side += [row for row in rows if settings.split in (None, row["split"])]
+    named = [config for configs in members for config in configs]
+    if [config.name for config in named] == [a, b] and named[0].seed != named[1].seed:
+        seed = f"{named[0].seed} / {named[1].seed}"
+        sides = [[{**row, "seed": seed} for row in side] for side in sides]
+    return sides
 
 
 def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task, list[list[ModelConfig]]]:

@@ -240,21 +240,18 @@ def plan_sweep(plan: Plan, at_once: int) -> dict[str, Any]:
         "seeds": list(plan.record.seeds),
         "runs": len(plan.cells),
         "shared": {task: [job.kind for job in jobs] for task, jobs in plan.shared.items()},
-        "inputs": "there",
-        "finished": 0,
-        "failed": 0,
-        "seconds": None,
     }
     try:
         runs = distinct(plan_runs(plan))
     except UserError as error:
-        return {**numbers, "inputs": str(error)}
+        return {**numbers, "inputs": str(error), "finished": 0, "failed": 0, "seconds": None}
     statuses = {run.id: run.folder.status() for run in runs}
+    counts = Counter(statuses.values())
     left = [run.record for run in runs if statuses[run.id] in ("waiting", "running")]
     seconds = Estimator(plan.workspace, (run.record for run in runs)).seconds(left)
-    numbers |= {status: Counter(statuses.values())[status] for status in ("finished", "failed")}
-    numbers["seconds"] = None if seconds is None else round(seconds / max(1, min(at_once, len(left))))
-    return {**numbers, "distinct": len(runs)}
+    took = None if seconds is None else round(seconds / max(1, min(at_once, len(left))))
+    ended = {"finished": counts["finished"], "failed": counts["failed"]}
+    return {**numbers, "inputs": "there", **ended, "seconds": took, "distinct": len(runs)}
 
 
 def plan_text(plan: dict[str, Any]) -> str:

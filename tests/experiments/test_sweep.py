@@ -356,7 +356,7 @@ def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_pat
     def interrupted(jobs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(work, "run_jobs", lambda jobs: (rows_of("before"), []))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: rows_of("before"))
     run_module.run_shared(plan, Launcher())
     assert [row["model"] for row in read_results(file)] == ["before"]
     monkeypatch.setattr(work, "run_jobs", interrupted)
@@ -364,6 +364,6 @@ def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_pat
         run_module.run_shared(plan, Launcher())
     assert [row["model"] for row in read_results(file)] == ["before"]
     assert not list((tmp_path / "experiments/g").glob(".shared*"))
-    monkeypatch.setattr(work, "run_jobs", lambda jobs: (rows_of("after"), []))
+    monkeypatch.setattr(work, "run_jobs", lambda jobs: rows_of("after"))
     run_module.run_shared(plan, Launcher())
     assert [row["model"] for row in read_results(file)] == ["after"]

@@ -127,13 +127,12 @@ def _three_digits(value: float, unit: float = 1) -> str:
     return f"{value / unit:,.{digits}f}"
 
 
+_kilo = functools.partial(_three_digits, unit=1000)
+
+
 def _megabytes(value: float) -> str:
     megabytes = value / 1e6
     return f"{megabytes:,.{3 if megabytes < 10 else 1 if megabytes < 1000 else 0}f}"
-
-
-def _kilo(value: float) -> str:
-    return f"{value / 1000:,.2f}"
 
 
 def _size(name: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:

@@ -141,11 +141,8 @@ class GridFile(ExperimentFile):
 
 def load_sweep(path: Path, settings: SweepSettings) -> Plan:
     """Return the plan of a grid's file with the settings of a sweep."""
-    flags = {
-        "workspace": str(settings.workspace),
-        "loadbar": settings.loadbar,
-        **({"cpu": True} if settings.cpu else {}),
-    }
+    flags: dict[str, Any] = {"workspace": str(settings.workspace), "loadbar": settings.loadbar}
+    flags |= {"cpu": True} if settings.cpu else {}
     plan = load_grid(path, settings.set_, flags, settings.name)
     return dataclasses.replace(plan, workspace=settings.paths, observers=settings.observer, threads=settings.threads)
 
@@ -178,7 +175,7 @@ def load_grid(
     timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
     check_jobs([*itertools.chain.from_iterable(shared.values()), *one_seed, *evaluated], chosen)
-    for cell in cells:
+    for cell in cells:  # runs learn from the teacher that the shared jobs make last, unless they name one
         if teacher := teacher_of(shared[cell.flags["task"]]):
             cell.flags.setdefault("teacher", teacher)
     record = ExperimentRecord(

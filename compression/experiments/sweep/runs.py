@@ -58,8 +58,6 @@ class RunRecord(Settings):
     """Settings of all its steps."""
     inputs: dict[str, str]
     """Role -> key of each input."""
-    models: dict[str, str] = {}
-    """Name -> key of the models it saved: distilled, pruned, quantized."""
     error: str | None = None
     seconds: float = 0.0
     work: int = 0
@@ -106,13 +104,12 @@ class RunFolder:
             return "running" if record.process and record.process.is_alive() is not False else "waiting"
         if record.status == "finished":
             try:
-                read_results(self.results)
+                models = {row["model"]: row["config_hash"] for row in read_results(self.results)}
             except UserError:  # missing, damaged, or changed by hand
                 return "waiting"
-            models = [(self.paths.model(record.task, name), key) for name, key in record.models.items()]
-            return (
-                "finished" if all(points_to(path, key) and self.paths.get(key) for path, key in models) else "waiting"
-            )
+            for name, key in models.items():
+                if not (points_to(self.paths.model(record.task, name), key) and self.paths.get(key)):
+                    return "waiting"
         return record.status
 
     def elapsed(self) -> float:

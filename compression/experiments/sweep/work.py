@@ -27,7 +27,7 @@ from common.store.processes import Process
 from common.store.store import Store
 from common.teachers.finetune import finetune
 from common.tracking import record
-from common.training.models import find_model, read_config
+from common.training.models import find_model
 from compression.analysis.analyze import analyze, picture_folder, subject
 from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
@@ -40,8 +40,8 @@ from compression.shrinking.chain import compress
 _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 
 
-def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], list[str]]:
-    """Run jobs in order. Returns the rows of their evaluations and the names of the models that they saved.
+def run_jobs(jobs: Sequence[Job]) -> list[Row]:
+    """Run jobs in order. Returns the rows of their evaluations.
 
     Students learn from the teacher that was fine-tuned or imported last, and jobs on models use all those saved so far.
     """
@@ -69,7 +69,7 @@ def run_jobs(jobs: Sequence[Job]) -> tuple[list[Row], list[str]]:
                     _analyze(job, model)
         if job.makes_teacher:
             saved.append(teacher := job.makes_teacher)
-    return rows, saved
+    return rows
 
 
 def _analyze(job: Job, model: str | None) -> None:
@@ -102,7 +102,7 @@ def do_shared(shared: SharedJobs, advance: Advance = nothing) -> None:
     """Run the jobs that are not up to date, and write the rows of evaluations."""
     settings = {"jobs": [job.as_record() for job in shared.jobs]}
     folder = shared.experiment / "sacred"
-    rows, _ = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
+    rows = record(shared.experiment.name, folder, settings, lambda: run_jobs(shared.jobs), shared.observers)
     write_results(shared.file, rows)
 
 
@@ -159,21 +159,19 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
         started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")  # as manifests have it
         began = {"started": started, "process": Process.current()}
         run.save(status="running", **began)
-        models: dict[str, str] = {}
         error = None
         try:
             with _output_to(folder.log):
-                models = _train_and_evaluate(run)
+                _train_and_evaluate(run)
         except BaseException as problem:
             if not isinstance(problem, Exception) or getattr(problem, "errno", None) in _MACHINE_ERRORS:
-                folder.file.unlink()
+                folder.file.unlink(missing_ok=True)
                 raise
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
-        reused = bool(models) and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
+        reused = not error and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
         run.save(
             status="failed" if error else "finished",
             error=error,
-            models=models,
             seconds=round(time.monotonic() - clock, 3),
             work=0 if reused else run.rows,
             **began,
@@ -193,13 +191,11 @@ def _output_to(log: Path) -> Iterator[None]:
             raise
 
 
-def _train_and_evaluate(run: RunTask) -> dict[str, str]:
-    """Do the run and record it with the experiment's observers. Returns name -> key of the models it saved."""
+def _train_and_evaluate(run: RunTask) -> None:
+    """Do the run, record it with the experiment's observers, and write the rows of its models."""
     recorded = run.record.model_dump(include={"id", "settings", "inputs"})
     recorded["jobs"] = [job.as_record() for job in run.jobs]
-    paths = run.folder.paths
-    folder = paths.experiment(run.experiment) / "sacred"
+    folder = run.folder.paths.experiment(run.experiment) / "sacred"
     with threads(run.record.threads):
-        rows, saved = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
+        rows = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
     write_results(run.folder.results, [{**row, "run_id": run.id} for row in rows])
-    return {name: read_config(paths.model(run.record.task, name)).key for name in saved}

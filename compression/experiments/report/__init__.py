@@ -6,12 +6,13 @@ A sweep with a table layout also gets tables of means and deviations, as Markdow
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UserError
 from common.progress import side_task
@@ -44,6 +45,9 @@ from compression.experiments.report.table import (
     plain_table,
     text_entry,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PAGE = Path(__file__).parent / "page"
 
@@ -180,7 +184,8 @@ def render_page(
             for number, panel in enumerate(panels([results], record.quote))
             for index, point in enumerate(panel.points)
         }
-        return Markup(svg_markup(draw_skylines([results], record.quote), prefix, texts))
+        figure = _drawn(lambda: draw_skylines([results], record.quote))
+        return Markup(svg_markup(figure, prefix, texts) if figure else "")
 
     environment = Environment(
         loader=FileSystemLoader([_PAGE, *([extension.template.parent] if extension else [])]),
@@ -196,7 +201,7 @@ def render_page(
     )
     pivots = [table.without("csv") for table in pivots]
     models = list(map(models_table, splits))
-    diagrams = list(map(draw_reliability, splits))
+    diagrams = [_drawn(functools.partial(draw_reliability, results)) for results in splits]
     return environment.get_template(extension.template.name if extension else "page.html.j2").render(
         extension.context if extension else {},
         record=record,
@@ -251,17 +256,24 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[tuple[str, dict[str, int]]]:
     return sorted(shapes.values(), key=lambda shape: (sum(shape[1].values()), shape[0]))
 
 
+def _drawn(draw: Callable[[], Figure | None]) -> Figure | None:
+    """Return a figure for the page; None, with a message, if it cannot be drawn."""
+    with side_task("a picture"):
+        return draw()
+    return None
+
+
 def _models_table(record: ExperimentRecord, rows: Sequence[Row]) -> Table | None:
     """Return a table of all models, and of a sweep's runs without a result; None if there are none."""
     models = grouped(rows, lambda row: (row["task"], row["model"], str(row.get("cell")), row["seed"]))
-    found: list[tuple[dict[str, Any], list[Row]]] = [(dict(scored[0]), scored) for scored in models.values()]
+    shown: list[tuple[dict[str, Any], list[Row]]] = [(dict(scored[0]), scored) for scored in models.values()]
     done = {row.get("run_id") for row in rows} - {None}
     for run in record.runs:
         if run.id not in done:
             missing = {"run_id": run.id, "model": None, "task": run.settings.get("task"), "stage": "missing"}
-            found.append(({**run.model_dump(), **missing, "settings": {**record.settings, **run.settings}}, []))
+            shown.append(({**run.model_dump(), **missing, "settings": {**record.settings, **run.settings}}, []))
     lines = []
-    for model, scored in found:
+    for model, scored in shown:
         run, stage = model.get("run_id"), model["stage"]
         texts = [*map((model.get("cell") or {}).get, record.axes), *map(model.get, ("model", "task", "stage"))]
         score = mean(next(iter(row["metrics"].values()), None) for row in scored)

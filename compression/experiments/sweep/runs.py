@@ -160,7 +160,6 @@ def duration(seconds: float) -> str:
 
 
 def _begun(paths: Store, record: ExperimentRecord) -> list[tuple[RecordedRun, RunRecord]]:
-    """Return the runs of an experiment that have begun, with their records."""
     return [(run, begun) for run in record.runs if run.id and (begun := RunFolder(paths, run.id).record())]
 
 
@@ -260,16 +259,16 @@ def show(paths: Store, name: str) -> dict[str, Any]:
             state = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
             runs.append({**state, "seconds": known and known.seconds, "error": known and known.error})
         return {**record.model_dump(mode="json"), "runs": runs}
-    found = sorted(paths.run("").glob(f"{name}*")) if name.isalnum() and len(name) >= 4 else []
-    if len(found) > 1:
-        raise UserError(f"{name!r} fits {len(found)} runs; give more digits")
-    if not found:
+    folders = sorted(paths.run("").glob(f"{name}*")) if name.isalnum() and len(name) >= 4 else []
+    if len(folders) > 1:
+        raise UserError(f"{name!r} fits {len(folders)} runs; give more digits")
+    if not folders:
         read_record(paths.experiment(name))  # raises the UserError that lists the experiments
-    folder = RunFolder(paths, found[0].name)
+    folder = RunFolder(paths, folders[0].name)
     known = folder.record()
     log = folder.log.read_text(encoding="utf-8", errors="replace").splitlines() if folder.log.exists() else []
     return {
-        **(known.model_dump(mode="json") if known else {"id": found[0].name}),
+        **(known.model_dump(mode="json") if known else {"id": folders[0].name}),
         "status": folder.status(),
         "rows": read_results(folder.results) if folder.results.exists() else [],
         "log": log[-_LAST_LINES:],

@@ -1,7 +1,7 @@
 // Featherweight's packed students (.fwt) in JavaScript; docs/guide/web.md describes the functions.
 //   const model = await load(file);            // the bytes of a model
 //   model.predict("a gorgeous , witty film");  // {label, probabilities}
-const compileBeside = async () => {
+const compileModule = async () => {
   const url = new URL("./featherweight.wasm", import.meta.url);
   // Node.js fetches no files.
   if (url.protocol == "file:") return WebAssembly.compile(process.getBuiltinModule("fs").readFileSync(url));
@@ -10,7 +10,7 @@ const compileBeside = async () => {
   return WebAssembly.compile(await response.arrayBuffer());
 };
 let compiled;
-const ownModule = () => compiled ??= compileBeside().catch(error => {
+const ownModule = () => compiled ??= compileModule().catch(error => {
   compiled = undefined; // the next call tries again
   throw error;
 });

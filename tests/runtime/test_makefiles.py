@@ -1,4 +1,4 @@
-"""make builds anew when its variables change, and only then."""
+"""make builds again when its variables change, and only then."""
 
 import shutil
 import subprocess

@@ -238,11 +238,17 @@ def goes_on(stage: Stage, workspace: Path, *more: str) -> list[str]:
 
 
 def damaged(workspace: Path) -> list[str]:
-    """Return the names that point to an incomplete artifact."""
+    """Return the names that point to an incomplete artifact.
+
+    A link with a temporary name is no name yet: a command killed before it renames the link leaves it behind, and the
+    next command removes it.
+    """
     store, problems = Store(workspace), []
     for path in workspace.rglob("*"):
         target = path.resolve()
-        if path.is_symlink() and not (target.exists() and store.get(_key(target, workspace))):
+        if not path.is_symlink() or path.suffix == ".partial":
+            continue
+        if not (target.exists() and store.get(_key(target, workspace))):
             problems.append(f"{path.relative_to(workspace)} points to what is not whole")
     return problems
 

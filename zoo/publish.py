@@ -39,8 +39,8 @@ from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row, SeedGroup, SplitResults, mean_over_splits
 from compression.packing import pack_student
-from compression.packing.threshold import HALF
 from compression.runtime import PACKED_SUFFIX, Model, is_name, load_bytes
+from compression.students.threshold import HALF
 from merge import merged
 from readme import readme
 

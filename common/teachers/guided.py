@@ -17,15 +17,17 @@ from common.teachers.logits import find_logits, saved_logits
 
 
 def learning_inputs(
-    paths: Workspace, task: Task, augmented: Iterable[str], teacher: str | None = None
+    paths: Workspace, task: Task, augmented: Iterable[str], teacher: str | None = None, validation: bool = False
 ) -> dict[str, Artifact]:
     """Return what a model learns from: splits, sets of augmented rows and, with a teacher, its logits over all rows.
 
-    Raises UserError, with the command to run, if an input is missing or out of date.
+    validation: whether it learns from validation's rows too. Raises UserError, with the command to run, if an input is
+    missing or out of date.
     """
     inputs = {"splits": find_splits(paths, task)} | {f"rows {name}": find_rows(paths, task, name) for name in augmented}
     if teacher:
-        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in ("train", *augmented)}
+        splits = ("train", "validation") if validation else ("train",)
+        inputs |= {f"logits {name}": find_logits(paths, task, teacher, name) for name in (*splits, *augmented)}
     return inputs
 
 
@@ -48,15 +50,20 @@ def split_file(inputs: Inputs, split: str) -> Path:
     return inputs["splits"] / f"{split}.parquet"
 
 
-def draw_rows(inputs: Inputs, seed: int, share: float, bootstrap: float = 1.0) -> tuple[Split, dict[str, np.ndarray]]:
-    """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
+def draw_rows(
+    inputs: Inputs, seed: int, share: float, bootstrap: float = 1.0, validation: bool = False
+) -> tuple[Split, dict[str, np.ndarray]]:
+    """Return the rows to learn from, and their indices in each split and in each set of augmented rows.
 
-    inputs: those of `learning_inputs`; share: of the rows of train, with the augmented rows made from these; bootstrap:
-    share of those. A pair made of the texts of two rows is included only if both are drawn.
+    inputs, validation: those of `learning_inputs`; share: of the rows of train, with the augmented rows made from
+    these; bootstrap: share of those. A pair made of the texts of two rows is included only if both are drawn.
     """
     train = read_split(split_file(inputs, "train"), "")
     kept = drawn(len(train), share, seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
+    if validation:
+        more = read_split(split_file(inputs, "validation"), "")
+        split, rows["validation"] = concatenate(split, more), np.arange(len(more))
     others = set(itertools.chain(*train.sentences())).difference(*split.sentences()) if share < 1 else set()
     for name in augmented_rows(inputs):
         more = read_split(inputs[f"rows {name}"], "")
@@ -81,5 +88,6 @@ def with_answers(inputs: Inputs, task: Task, split: Split, rows: Mapping[str, np
     """
     parts = [saved_logits(task, inputs[f"logits {name}"])[chosen] for name, chosen in rows.items()]
     logits = task.kind.join_logits(parts)
-    of_train = np.arange(len(split)) < len(rows["train"])
-    return split.with_choices(task, logits, split.labelled & of_train), logits
+    augmented = sum(len(rows[name]) for name in augmented_rows(inputs))
+    are_own = np.arange(len(split)) < len(split) - augmented
+    return split.with_choices(task, logits, split.labelled & are_own), logits

@@ -61,8 +61,8 @@ class Run:
     losses: Callable[[np.ndarray, int], Iterable[torch.Tensor]]
     """Row indices of a batch, number of parts -> scalar losses of its parts, one at a time; their sum is the loss of
     the batch. See `over_rows`."""
-    validate: Callable[[], float]
-    """Score of the current model; higher is better."""
+    validate: Callable[[], float] | None
+    """Score of the current model; higher is better. None: the last epoch's weights are kept."""
     epochs: int
     patience: int
     """Stop after this many epochs without a better score."""
@@ -141,7 +141,7 @@ def _fit(run: Run) -> list[dict[str, Any]]:
     while state.epoch < (run.stop_after or run.epochs) and state.epoch - state.best_epoch <= run.patience:
         _train_epoch(run, state, best, base_rates)
         try:
-            score = run.validate()
+            score = run.validate() if run.validate else math.nan
         except KeyboardInterrupt:  # the steps since the last checkpoint must not be lost
             _save(run, state, best)
             raise
@@ -159,9 +159,8 @@ def _fit(run: Run) -> list[dict[str, Any]]:
         costs = {"seconds": round(state.seconds, 3), **({"joules": round(state.joules, 3)} if state.joules else {})}
         state.history.append({**record, **figures, **costs})
         more = "".join(f", {name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
-        say(
-            f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}, validation {score:.4f}{more}"
-        )
+        scored = f", validation {score:.4f}{more}" if run.validate else ""
+        say(f"{run.label} epoch {state.epoch + 1}/{run.epochs}: loss {record['loss']:.4f}{scored}")
         state.epoch, state.step, state.loss_sum = state.epoch + 1, 0, 0.0
         _save(run, state, best)
     _set_rates(run, base_rates, 1.0)

@@ -52,7 +52,10 @@ class ModelConfig(Settings):
     """Teacher: its source, such as minilm, or ensemble. Student: its value of --student-arch."""
     seed: int
     select_on: str = "validation"
-    """Split that chose its checkpoint; `test` only to reproduce the thesis."""
+    """Split that chose its checkpoint; `test` only to reproduce the thesis, `none` for the last epoch."""
+    calibration: dict[str, float] | None = None
+    """Temperature and threshold of its probabilities, if it has learned from validation's rows; else None, and they are
+    fitted to these."""
     teacher: str | None = None
     """Name of the teacher whose logits it learned from."""
     parent: str | None = None
@@ -86,6 +89,11 @@ class ModelConfig(Settings):
     """Ranks, sparsity and bits that were reached, and which parts round their inputs."""
     actions: tuple[Action, ...] = ()
     """Everything done to it, in order, with the settings."""
+
+    @property
+    def learned_validation(self) -> bool:
+        """Whether validation's rows were among its training rows."""
+        return self.calibration is not None
 
     @property
     def distillation(self) -> dict[str, Any]:

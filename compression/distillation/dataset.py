@@ -54,31 +54,32 @@ def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) 
 
 
 def distillation_text(
-    inputs: Inputs, rows: RowsSettings, seed: int, augmented: bool = True
+    inputs: Inputs, rows: RowsSettings, seed: int, validation: bool, augmented: bool = True
 ) -> tuple[Split, dict[str, np.ndarray]]:
-    """Return the rows to learn from, and their indices in the split "train" and in each set of augmented rows.
+    """Return the rows to learn from, and their indices, as `draw_rows` does.
 
-    augmented: whether to return augmented rows too, or the task's own alone.
+    validation: whether to return validation's rows too; augmented: whether to return augmented rows too.
     """
     read = inputs if augmented else {"splits": inputs["splits"]}
-    return draw_rows(read, seed, rows.downsample_data, rows.bootstrap_data_ratio)
+    return draw_rows(read, seed, rows.downsample_data, rows.bootstrap_data_ratio, validation)
 
 
-def distillation_set(inputs: Inputs, task: Task, rows: RowsSettings, seed: int) -> DistillationSet:
+def distillation_set(inputs: Inputs, task: Task, rows: RowsSettings, seed: int, validation: bool) -> DistillationSet:
     """Return training rows and, if they are among the inputs, the teacher's logits over them.
 
     Augmented rows are labelled by the teacher: a replaced word may have changed the meaning, and table B.1 of the
     thesis shows labels distributed in this way. So are rows without a label; if no teacher is used, they are left out.
-    inputs: those of `learning_inputs`. Raises UserError if nothing is left to learn from.
+    inputs, validation: those of `learning_inputs`. Raises UserError if nothing is left to learn from.
     """
-    split, drawn = distillation_text(inputs, rows, seed)
+    split, drawn = distillation_text(inputs, rows, seed, validation)
     if "logits train" not in inputs:
         return DistillationSet(_labelled(split, task), None, False)
     split, logits = with_answers(inputs, task, split, drawn)
     if rows.min_confidence:
-        of_train = np.arange(len(split)) < len(drawn["train"])
-        sure = of_train | (task.kind.confidence(task, logits) >= rows.min_confidence)
-        say(f"{int((~sure).sum()):,} of {int((~of_train).sum()):,} augmented rows left out by --min-confidence")
+        augmented = sum(len(drawn[name]) for name in augmented_rows(inputs))
+        sure = task.kind.confidence(task, logits) >= rows.min_confidence
+        sure[: len(split) - augmented] = True
+        say(f"{int((~sure).sum()):,} of {augmented:,} augmented rows left out by --min-confidence")
         split, logits = split.take(np.flatnonzero(sure)), logits[sure]
     return DistillationSet(split, logits, bool(augmented_rows(inputs)))
 

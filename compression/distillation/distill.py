@@ -22,7 +22,7 @@ from common.teachers.layers import layers_config
 from common.teachers.step import answers_of
 from common.training.distillation_losses import check_loss
 from common.training.loop import trained_parameters
-from common.training.models import GENERAL, members_of, model_folder, read_config
+from common.training.models import GENERAL, find_model, members_of, model_folder, read_config
 from compression.distillation.alignment import alignment_flag, check_alignment, check_pieces, load_aligner
 from compression.distillation.dataset import (
     distillation_set,
@@ -53,10 +53,12 @@ from compression.students.init import (
     start_from_general,
     start_from_teacher,
 )
-from compression.students.saved import save_student
+from compression.students.saved import load_student, save_student
+from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
 from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
+from compression.students.threshold import fit_packed
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
@@ -119,16 +121,22 @@ class Distill(Step):
         Raises UserError if one is missing, or if the student's layers do not fit those that it is to learn from.
         """
         task, selection = self.definition, self.definition.selection_split(self.train.select_on)
-        inputs = learning_inputs(paths, task, self.rows.augmented_sets, self.teacher)
+        inputs = learning_inputs(paths, task, self.rows.augmented_sets, self.teacher, bool(self.train.refit))
         inputs |= held_out_inputs(paths, task, selection, self.teacher)
+        if self.train.refit:
+            folder, config = find_model(paths, task, self.train.refit)
+            if config.kind != "student" or config.learned_validation:
+                raise UserError(f"--refit {config.name}: not a student that was trained without validation's rows")
+            inputs["refit"] = artifact_at(folder)
         return inputs | self._initial_inputs(paths)
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Train the student and save its best weights; a stopped run is resumed."""
         init, task, arch = self.init, self.definition, self.objective.student_arch
         general, teacher = inputs.get("general"), inputs.get("teacher")
-        rows = distillation_set(inputs, task, self.rows, self.seed)
+        rows = distillation_set(inputs, task, self.rows, self.seed, bool(self.train.refit))
         held_out = held_out_rows(inputs, task, task.selection_split(self.train.select_on))
+        calibration = _calibration(inputs["refit"], held_out) if self.train.refit else None
         tokenizer, shape, vectors = self._tokenizer_and_vectors(rows.split, inputs, context)
         if init.embedding_init == "logits" and rows.logits is not None:
             texts = cached_tokens(context.cache / "tokens", tokenizer, rows.split).text
@@ -142,7 +150,8 @@ class Distill(Step):
             "f1": "f1" in task.all_metrics or task.unanswerable,
             "arch": arch,
             "seed": self.seed,
-            "select_on": self.train.select_on,
+            "select_on": "none" if self.train.refit else self.train.select_on,
+            "calibration": calibration,
             "teacher": self.teacher,
             "trained_on": tuple(sorted({task.name, *(read_config(general).trained_on if general else ())})),
             "alpha": self.objective.alpha,
@@ -176,7 +185,7 @@ class Distill(Step):
             student=student,
             tokenizer=tokenizer,
             rows=rows,
-            held_out=held_out,
+            held_out=None if self.train.refit else held_out,
             context=context,
             callbacks=[] if pruner is None else [pruner],
             aligner=aligner,
@@ -239,7 +248,7 @@ class Distill(Step):
             tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
             return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
         if student.embedding_type == "ngrams":
-            train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
+            train, _ = distillation_text(inputs, self.rows, self.seed, bool(self.train.refit), augmented=False)
             # The teacher labels the training rows of a task without labels.
             labelled = train if train.labelled.any() else rows
             tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams)
@@ -254,7 +263,7 @@ class Distill(Step):
         if "bpe_model" in inputs:
             model_file, vector_file = inputs["bpe_model"], inputs["bpe_vectors"]
         else:
-            train, _ = distillation_text(inputs, self.rows, self.seed, augmented=False)
+            train, _ = distillation_text(inputs, self.rows, self.seed, bool(self.train.refit), augmented=False)
             model_file, vector_file = find_files(
                 student.vocab_size,
                 student.embedding_dim,
@@ -272,6 +281,14 @@ class Distill(Step):
             vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
         # The user's own vocabulary sets vocab_size.
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
+
+
+def _calibration(folder: Path, rows: Split) -> dict[str, float]:
+    """Return the temperature and the threshold of a student's probabilities. rows: that it has not learned from."""
+    device = torch.device("cpu")
+    student, tokenizer, config = load_student(folder, device)
+    logits = student_logits(student, encode_split(tokenizer, rows), device, "calibration")
+    return fit_packed(config, logits, rows.labels, rows.sentence2 or [])
 
 
 def distill(settings: DistillSettings) -> Path:

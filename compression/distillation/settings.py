@@ -185,6 +185,9 @@ class TrainSettings(Settings):
     """Norm that gradients are clipped to; 0: no clipping."""
     select_on: Literal["validation", "test"] = "validation"
     """Split that chooses the weights; test only to reproduce the thesis."""
+    refit: str | None = None
+    """Learn from validation's rows too, for all --epochs: the name of a student of the task that was trained without
+    them, by which the settings were chosen. The temperature and the threshold of probabilities are that student's."""
     average_epochs: int = pydantic.Field(1, gt=0)
     """Keep the mean of the weights of this many epochs, those with the best validation scores. 1: the best one's."""
     word_dropout: float = pydantic.Field(0.0, ge=0, lt=1)

@@ -41,8 +41,8 @@ class Training:
     student: Student
     tokenizer: Tokenizer
     rows: DistillationSet
-    held_out: Split
-    """The rows that select the epoch."""
+    held_out: Split | None
+    """The rows that select the epoch; None for the last one."""
     context: Context
     """Its `work` has the state of a stopped run, which is used only if it has the same key."""
     callbacks: Sequence[Callback] = ()
@@ -69,15 +69,18 @@ class Training:
         task, settings, held_out = self.task, self.settings, self.held_out
         trained: nn.Module = self.student
         callbacks, epochs = self.callbacks, settings.epochs
-        encoded_held_out = encode_split(self.tokenizer, held_out)
         if self.aligner is not None:
             self.aligner.teacher.check_rows(self.encoded)
             callbacks, trained = [*callbacks, self.aligner], nn.ModuleList([self.student, self.aligner])
             epochs += self.aligner.settings.align_first
 
-        def validate() -> float:
-            logits = student_logits(self.student, encoded_held_out, self.device, "validating")
-            return main_score(task, held_out.labels, logits, held_out.sentence2)
+        validate = None
+        if held_out is not None:
+            encoded_held_out = encode_split(self.tokenizer, held_out)
+
+            def validate() -> float:
+                logits = student_logits(self.student, encoded_held_out, self.device, "validating")
+                return main_score(task, held_out.labels, logits, held_out.sentence2)
 
         run = Run(
             model=self.student,
@@ -157,7 +160,7 @@ def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.nda
 def run_recipe(settings: TrainSettings, seed: int, context: Context) -> dict[str, Any]:
     """Return the fields of a Run that depend on settings alone, its state file and its label."""
     recipe: dict[str, Any] = {
-        "patience": settings.patience,
+        "patience": settings.epochs if settings.refit else settings.patience,
         "seed": seed,
         "parts": settings.accumulate,
         "max_grad_norm": settings.max_grad_norm,

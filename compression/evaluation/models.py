@@ -23,8 +23,8 @@ def data_fingerprint(paths: Workspace, task: Task, split: str) -> str | None:
 
 
 def has_validation(task: Task, config: ModelConfig) -> bool:
-    """Return whether a model is scored on validation: true for a student if the task has a validation split."""
-    return config.kind == "student" and "validation" in task.splits
+    """Return whether a model is scored on validation: a student that has not learned from it, if the task has one."""
+    return config.kind == "student" and not config.learned_validation and "validation" in task.splits
 
 
 def split_names(task: Task, split: str) -> tuple[str, ...]:

@@ -39,10 +39,10 @@ from compression.evaluation.sizes import measure
 from compression.evaluation.speed import Predictor, packed_speed, speed
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.packing import pack_student
-from compression.packing.threshold import fit_packed
 from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
+from compression.students.threshold import fit_packed
 
 
 def score_model(
@@ -137,6 +137,8 @@ def _validation(
     Answers to questions are scored at this threshold, as on test; since it is fitted to the same rows, their scores are
     slightly too high.
     """
+    if config.calibration is not None:
+        return None, config.calibration.get("temperature"), config.calibration.get("threshold")
     # Teachers are not scored: it takes minutes, and nothing is chosen by it. A workspace may have only test rows.
     file = split_file(inputs, "validation")
     if not predict or not has_validation(task, config) or not file.exists():

@@ -141,7 +141,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
             stale += not scored
     why_left_out = {
         "without current scores: run evaluate.py for them": stale,
-        "whose weights were selected on test: their test scores are too high": on_test,
+        "whose weights were not selected on validation": on_test,
     }
     notes = [f"left out: {n} student{'s' * (n > 1)} {why}" for why, n in why_left_out.items() if n]
     if not rows:

@@ -15,7 +15,6 @@ from common.training.models import ModelConfig, read_config
 from compression.packing.ans import encode_stream
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
-from compression.packing.threshold import HALF
 from compression.packing.vocabulary import PackedMerges, PackedNGrams, PackedWordPieces, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
@@ -40,6 +39,7 @@ from compression.runtime.shapes import ARCHS, EMBEDDINGS, ENCODER_FIELDS, POOLIN
 from compression.students.saved import load_student
 from compression.students.spec import StudentSpec
 from compression.students.student import Student
+from compression.students.threshold import HALF
 from compression.tokenizers import Tokenizer
 
 Encoder = tuple[Callable[[bytes], tuple[bytes, int]], list[tuple[str, float]]]
@@ -62,7 +62,7 @@ def pack(
     """Return the packed file of a student. config: its name, task, labels and settings.
 
     temperature: of its probabilities (see common.training.calibration); threshold: of the second label (see
-    compression.packing.threshold), stored if the task is scored by F1; rejects: whether it is, instead, that of the
+    compression.students.threshold), stored if the task is scored by F1; rejects: whether it is, instead, that of the
     most probable label, below which a text has none. The file's size depends on neither number. Raises UserError if the
     student cannot be packed.
     """

@@ -18,11 +18,11 @@ from common.teachers.guided import held_out_inputs, split_file
 from common.training.models import read_config
 from compression.distillation.dataset import held_out_rows
 from compression.packing import pack_student
-from compression.packing.threshold import fit_packed
 from compression.runtime import PackedError, load_bytes
 from compression.shrinking.step import CPU
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
+from compression.students.threshold import fit_packed
 
 
 class StudentFile(Step):
@@ -56,6 +56,10 @@ class Pack(StudentFile):
         would reject texts.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
+        if config.learned_validation:
+            if self.reject is not None:
+                raise UserError(f"--reject: {config.name} has learned from validation's rows, which give the threshold")
+            return inputs
         if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
             try:
                 inputs |= held_out_inputs(paths, self.task, self._validation, config.teacher)
@@ -68,7 +72,7 @@ class Pack(StudentFile):
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Fit temperature and threshold, and write the packed file. Raises UserError if the runtime refuses it."""
         name = context.names["model"]
-        fitted = self._fitted(inputs, name) if "splits" in inputs else {}
+        fitted = self._fitted(inputs, name) if "splits" in inputs else read_config(inputs["model"]).calibration or {}
         data = pack_student(inputs["model"], **fitted, rejects=self.reject is not None)
         try:
             load_bytes(data)

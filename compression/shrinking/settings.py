@@ -165,7 +165,7 @@ _BUILDING = {"model_name", "seed_name", "seed", "cpu"}  # of actions that build 
 _OF_STUDENT = {"load_trained_model", "student_arch"}  # of actions on a finished student
 _SHRINKING = _BUILDING | _OF_STUDENT | {"tune_epochs"}
 _TEACHING = {"teacher", *AlignSettings.model_fields} - {"align_first", "align_throughout"}
-_EPOCHS = _fields(TrainSettings) - {"select_on", "average_epochs", "word_dropout"}
+_EPOCHS = _fields(TrainSettings) - {"select_on", "refit", "average_epochs", "word_dropout"}
 _TEXT = _fields(RowsSettings) - {"min_confidence"}  # of counting tokens
 OF_TUNING = {"batch_size", "accumulate", "max_grad_norm", "precision", "select_on"}
 """Settings of training that tuning has too."""

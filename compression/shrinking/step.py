@@ -92,7 +92,7 @@ class CompressionContext:
             logits = student_logits(parent, encode_split(tokenizer, text), CPU, f"{self.parent.name} guides")
             rows = DistillationSet(text, logits, bool(step.rows.augmented_sets))
         else:
-            rows = distillation_set(self.inputs, step.task, step.rows, step.seed)
+            rows = distillation_set(self.inputs, step.task, step.rows, step.seed, self.parent.learned_validation)
         self.history = Training(
             settings=tuning.train,
             objective=tuning.objective,
@@ -101,7 +101,7 @@ class CompressionContext:
             student=self.student,
             tokenizer=self.tokenizer,
             rows=rows,
-            held_out=self.held_out,
+            held_out=None if self.parent.learned_validation else self.held_out,
             context=running or self.running,
             callbacks=callbacks,
             aligner=self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
@@ -119,7 +119,8 @@ class CompressionContext:
 
     def text(self, augmented: bool = True) -> Split:
         """Return the rows to learn from, with augmented ones or without."""
-        return distillation_text(self.inputs, self.step.rows, self.step.seed, augmented)[0]
+        rows, seed = self.step.rows, self.step.seed
+        return distillation_text(self.inputs, rows, seed, self.parent.learned_validation, augmented)[0]
 
     @functools.cached_property
     def held_out(self) -> Split:
@@ -254,7 +255,7 @@ class Shrink(Step):
         parent, reads, tuning = read_config(self.parent), self.reads(), self.tuning
         inputs = {"parent": artifact_at(self.parent)}
         if tuning:
-            inputs |= learning_inputs(paths, self.task, self.augmented, self.teacher)
+            inputs |= learning_inputs(paths, self.task, self.augmented, self.teacher, parent.learned_validation)
             if tuning.align:
                 flag, shape = alignment_flag(tuning.align), build(StudentSettings, parent.student)
                 folder = runnable_teacher(paths, self.task, flag, self.teacher)

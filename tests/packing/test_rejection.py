@@ -20,13 +20,13 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
-from compression.packing.threshold import FEWEST_ANSWERED, fit_packed, fit_rejection
 from compression.runtime import PackedError, load
 from compression.runtime.__main__ import main
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.kinds import BY_WORD, MULTILABEL
 from compression.runtime.model import load_bytes
 from compression.shrinking.chain import compress
+from compression.students.threshold import FEWEST_ANSWERED, fit_packed, fit_rejection
 
 TEXTS = ["the film is truly wonderful , and the cast feels charming !", "dreadful", "", "A plot of 1984: café ☃"]
 ROWS = st.lists(st.tuples(st.integers(1, 99), st.booleans()), min_size=1, max_size=60)

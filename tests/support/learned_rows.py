@@ -12,12 +12,12 @@ def inputs_of(settings, task):
 
 
 def distillation_set(settings, task):
-    return dataset.distillation_set(inputs_of(settings, task), task, settings, settings.seed)
+    return dataset.distillation_set(inputs_of(settings, task), task, settings, settings.seed, False)
 
 
-def distillation_text(settings, task):
+def distillation_text(settings, task, validation=False):
     inputs = paths_of(learning_inputs(settings.paths, task, settings.augmented_sets))
-    return dataset.distillation_text(inputs, settings, settings.seed)
+    return dataset.distillation_text(inputs, settings, settings.seed, validation)
 
 
 def held_out_rows(settings, task, teacher):

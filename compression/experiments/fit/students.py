@@ -101,11 +101,16 @@ class Trained(Settings):
     """Cross-entropy (for multilabel, the mean over labels), or mean squared error."""
     seconds: float = 0.0
     note: str = ""
+    tune_epochs: int = 0
+    """Epochs of training after quantization."""
+    refit: bool = False
+    """Whether it has learned from validation's rows; score and loss are those of the same student before that."""
 
     @property
     def in_words(self) -> str:
-        """Return its kind and its difference from the student before it."""
-        return f"{self.candidate.student}, {self.change}" if self.change else self.candidate.student
+        """Return its kind, its difference from the student before it, and whether it learned from validation's rows."""
+        parts = (self.candidate.student, self.change, "then trained on validation's rows too" * self.refit)
+        return ", ".join(filter(None, parts))
 
 
 def candidates(

@@ -140,6 +140,24 @@ def test_a_student_whose_tuning_takes_too_long_is_packed_without_it(searched, mo
             raise OutOfTime
 
     monkeypatch.setattr(chosen.stages, "run", run)
-    assert chosen._quantized(best, "packed").model == "packed"
+    assert chosen._quantized(best).model == f"{best.model}-packed"
     assert [flags["compression_actions"] for flags in runs] == [("quantize",), ("quantize",), ("pack",)]
     assert runs[1]["force"]
+
+
+@pytest.mark.parametrize(("seconds", "learned", "rows"), [(100, True, 600), (10, False, 600), (100, False, 20)])
+def test_the_best_student_learns_the_rows_of_validation_if_they_are_many_and_there_is_time(
+    searched, monkeypatch, seconds, learned, rows
+):
+    chosen, best, clock = searched(lambda flags: 0.5, lambda flags: 0.5)
+    packed = best.model_copy(update={"model": "packed", "seconds": 5.0, "tune_epochs": 3, "score": 0.4})
+    jobs = []
+    monkeypatch.setattr(chosen.stages, "run", lambda *names, **flags: jobs.append(flags))
+    chosen.packed, chosen.held_out = clock.used + seconds, ROWS.take(np.arange(rows))
+    again = chosen._refitted(best, packed)
+    assert again.refit == learned
+    assert again.score == 0.4
+    if learned:
+        assert jobs[0]["generate_loss"] == ("validation",)
+        assert [job.get("tune_epochs") for job in jobs[1:]] == [3, None]
+        assert again.in_words.endswith("then trained on validation's rows too")

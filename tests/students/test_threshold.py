@@ -23,13 +23,13 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.packing import pack_student, packed_sections
-from compression.packing.threshold import HALF, fit_answer_threshold, fit_threshold
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.model import load_bytes
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
+from compression.students.threshold import HALF, fit_answer_threshold, fit_threshold
 
 TWO = {"labels": ["no", "yes"], "f1": True}
 ROWS = st.lists(st.tuples(st.integers(1, 99), st.integers(0, 1)), min_size=1, max_size=12)

@@ -41,7 +41,7 @@ from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan, plan_chain, plan_file
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
-from compression.experiments.sweep.grid import SweepSettings, load_sweep
+from compression.experiments.sweep.grid import SweepSettings, plan_grid
 from compression.experiments.sweep.runs import experiments, experiments_text, failures, report, show, show_text
 
 
@@ -78,9 +78,9 @@ def _run(plan: Plan) -> None:
     if plan.dry_run:
         print(plan)
         return
-    from compression.experiments.run import run_plan  # PyTorch loads here, after the flags are checked
+    from compression.experiments.run import run  # PyTorch loads here, after the flags are checked
 
-    rows, record = run_plan(plan)
+    rows, record = run(plan)
     _print_results(rows, record, plan.workspace.experiment(plan.name))
     for task in plan.tasks:
         if commands := commands_to_try(plan.workspace, task, rows):
@@ -98,18 +98,14 @@ def _sweep(settings: SweepSettings, file: str) -> None:
 
     Example: python experiment.py sweep configs/experiments/thesis/table_7_1.yaml --set task=rotten-tomatoes --dry-run
     """
-    from compression.experiments.run import (  # PyTorch loads here, after the flags are checked
-        plan_sweep,
-        plan_text,
-        sweep,
-    )
+    from compression.experiments.run import plan_sweep, plan_text, run  # PyTorch loads here, after checks of the flags
 
+    plan, launcher = plan_grid(Path(file), settings), settings.launch()
     if settings.dry_run:
-        plan = plan_sweep(load_sweep(Path(file), settings), settings.launch().at_once())
-        print_json(plan) if settings.json_ else print(plan_text(plan))
+        numbers = plan_sweep(plan, launcher.at_once())
+        print_json(numbers) if settings.json_ else print(plan_text(numbers))
         return
-    record = sweep(Path(file), settings)
-    record, rows = report(settings.paths, record.name)
+    rows, record = run(plan, launcher, settings.retry_failed, settings.loadbar)
     failed = failures(settings.paths, record)
     if settings.json_:
         print_json({"name": record.name, "runs": len(record.runs), "failed": [run.id for run in failed], "rows": rows})

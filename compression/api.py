@@ -19,7 +19,6 @@ import dataclasses
 import hashlib
 import inspect
 import json
-import math
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 from common.cli import set_environment
 from common.config import Settings, build
+from common.data.readers.records import is_missing
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.progress import show_bars
@@ -224,15 +224,11 @@ def _table(texts: list[Any], labels: list[Any]) -> tuple[tuple[str, ...], pa.Tab
     pairs = any(isinstance(text, tuple | list) for text in texts)
     columns = {"text": texts} if not pairs else dict(zip(("text1", "text2"), zip(*texts, strict=True), strict=True))
     several = any(isinstance(label, tuple | list) for label in labels)
-    values = [None if _is_missing(label) else label if several else str(label) for label in labels]
+    values = [None if is_missing(label) else label if several else str(label) for label in labels]
     try:
         return tuple(columns), pa.table({**columns, "label": values})
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise UserError(f"fit: texts and labels are not of one kind ({error})") from None
-
-
-def _is_missing(label: Any) -> bool:
-    return label is None or (isinstance(label, float) and math.isnan(label))
 
 
 def _written(table: pa.Table, workspace: Path) -> Path:

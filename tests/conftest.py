@@ -96,12 +96,10 @@ def swept(prepared, tmp_path_factory):
     """A workspace with a sweep of two cells and two seeds, and its grid file. To be read, not written."""
     import sweep_grid
 
-    from compression.experiments.run import sweep
-
     folder = tmp_path_factory.mktemp("swept")
     workspace = tiny.copy_workspace(prepared, folder / "workspace")
     path = sweep_grid.write_grid(folder)
-    sweep(path, sweep_grid.settings(workspace))
+    sweep_grid.sweep(path, sweep_grid.settings(workspace))
     return workspace, path
 
 

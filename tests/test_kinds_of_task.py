@@ -26,7 +26,7 @@ from compression.experiments.report.columns import models_table, summary
 from compression.experiments.report.pictures import draw_skylines
 from compression.experiments.report.results import group_rows
 from compression.experiments.report.table import markdown_table
-from compression.experiments.run import run_plan
+from compression.experiments.run import run
 from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -128,7 +128,7 @@ def test_a_regression_runs_as_an_experiment_with_a_report(tmp_path, sts):
     words = ["--task", "sts-b", "--workspace", str(workspace), "--cpu", "--alpha", "1", "--only-original-data"]
     words += ["--student-arch", "ffn", "--embedding-type", "hash", "--vocab-size", "60", "--epochs", "1"]
     plan = plan_chain(["compress", "evaluate"], [*words, "--name", "regression"])
-    run_plan(plan)
+    run(plan)
     text = (plan.workspace.experiment("regression") / "report.md").read_text()
     assert "Pearson × 100" in text
     assert "Best student: " in text

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from sweep_grid import planned
 
 from common.config import parse_flags
 from common.errors import UserError
@@ -11,7 +12,7 @@ from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import plan_chain, plan_file
-from compression.experiments.sweep.grid import SweepSettings, load_grid
+from compression.experiments.sweep.grid import SweepSettings
 from compression.shrinking.settings import CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults
 
@@ -259,7 +260,7 @@ def test_a_setting_of_a_sweep_has_an_effect_on_one_of_its_runs(tmp_path):
     axes = {"how": {"float": {}, "8 bits": {"compression_actions": ["distill", "quantize"]}}}
     grid = {"name": "g", "settings": {"task": "sst-2", "rank": 4}, "axes": axes, "shared": [{"preprocess": {}}]}
     (tmp_path / "g.yaml").write_text(yaml.safe_dump(grid))
-    assert load_grid(tmp_path / "g.yaml", ["bits=4"]).record.settings["bits"] == 4
+    assert planned(tmp_path / "g.yaml", ["bits=4"]).record.settings["bits"] == 4
     for key, value in (("prune_topv", "true"), ("variants", 3)):
         with pytest.raises(UserError, match=f"--{key.replace('_', '-')} has no effect without"):
-            load_grid(tmp_path / "g.yaml", [f"{key}={value}"])
+            planned(tmp_path / "g.yaml", [f"{key}={value}"])

@@ -140,8 +140,7 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
     if len(experiments) == 2:
         sides = [_experiment(settings, name) for name in experiments]
         # Rows without a cell are keyed by family if there are several families.
-        families = [{(name_without_seed(row["model"], row["seed"]), _key(row)) for row in rows} for rows in sides]
-        by_name = any(len(named) > len({key for _, key in named}) for named in families)
+        by_name = any(len({_key(row, True) for row in rows}) > len({_key(row) for row in rows}) for rows in sides)
         keyed = [grouped(rows, lambda row: _key(row, by_name)) for rows in sides]
     else:
         hint = f"; {experiments[0]} is an experiment: compare it with another one" if experiments else ""
@@ -201,30 +200,25 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
     """Return the task that has both names, and the models of each: the model of that name, or the family's members."""
     asked = load_task(settings.task) if settings.task else None
     models = settings.paths.root / "models"
-    folders = [models / asked.models_task] if asked else sorted(models.glob("[!.]*"))
-    known = {folder.name: readable_models(folder) for folder in folders}
-    by_task: list[dict[str, list[ModelConfig]]] = []
+    known: dict[str, dict[str, list[ModelConfig]]] = {}
+    for folder in [models / asked.models_task] if asked else sorted(models.glob("[!.]*")):
+        configs = readable_models(folder)
+        families = grouped(configs, lambda one: name_without_seed(one.name, one.seed))
+        known[folder.name] = families | {one.name: [one] for one in configs}
+    tasks = {name: [task for task, named in known.items() if name in named] for name in (a, b)}
     for name in (a, b):
-        tasks = {
-            task: [one for one in configs if one.name == name]
-            or [one for one in configs if name_without_seed(one.name, one.seed) == name]
-            for task, configs in known.items()
-        }
-        by_task.append({task: configs for task, configs in tasks.items() if configs})
-        if not by_task[-1]:
-            every = [one for configs in known.values() for one in configs]
-            names = {text for one in every for text in (one.name, name_without_seed(one.name, one.seed))}
-            where = settings.task or "any task"
+        if not tasks[name]:
+            names, where = {one for named in known.values() for one in named}, settings.task or "any task"
             raise UserError(f"no model and no family of models {name!r} in {where}{nearest(name, names)}{hint}")
-    both = [task for task in by_task[0] if task in by_task[1]]
+    both = [task for task in tasks[a] if task in tasks[b]]
     if not both:
-        where = "; ".join(f"{name} is of {', '.join(tasks)}" for name, tasks in zip((a, b), by_task, strict=True))
+        where = "; ".join(f"{name} is of {', '.join(of_name)}" for name, of_name in tasks.items())
         raise UserError(f"models of different tasks cannot be compared: {where}")
     if len(both) > 1:
         raise UserError(f"{a} and {b} are in several tasks: give --task ({', '.join(both)})")
     # A user's own task is identified by the file that its data were prepared from.
     task = asked or load_task(task_file_of_data(settings.paths, both[0]) or both[0])
-    return task, [tasks[both[0]] for tasks in by_task]
+    return task, [known[both[0]][name] for name in (a, b)]
 
 
 def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict[_Seed, tuple[Row, Row]]], list[str]]:

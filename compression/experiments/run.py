@@ -30,7 +30,6 @@ from compression.experiments.jobs import Job, Plan, teacher_of
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, ExperimentRecord, check_name_is_free, write_record
 from compression.experiments.sweep.board import Board
-from compression.experiments.sweep.grid import SweepSettings, load_sweep
 from compression.experiments.sweep.runs import Estimator, RunRecord, collect, duration
 from compression.experiments.sweep.work import RunTask, SharedJobs, do_run, do_shared
 from compression.shrinking.chain import SHRINK
@@ -38,32 +37,16 @@ from compression.shrinking.files import FILES
 from compression.shrinking.settings import CompressSettings
 
 
-def run_plan(plan: Plan) -> tuple[list[Row], ExperimentRecord]:
-    """Run a plan in this process and write its report. Returns rows and record."""
-    rows, record = run(plan, Launcher())
-    if rows:
-        with side_task("the report"):
-            write_report(plan.workspace.experiment(plan.name), rows, record)
-    return rows, record
-
-
-def sweep(path: Path, settings: SweepSettings) -> ExperimentRecord:
-    """Run a grid. Finished runs are reused, stopped runs resume, failed runs are repeated only with --retry-failed.
-
-    Returns the experiment's record. Raises UserError before anything runs for an invalid file, flag or name, and
-    KeyboardInterrupt after a clean stop.
-    """
-    _, record = run(load_sweep(path, settings), settings.launch(), settings.retry_failed, settings.loadbar)
-    return record
-
-
 def run(
-    plan: Plan, launcher: Launcher, retry_failed: bool = False, board: bool = False
+    plan: Plan, launcher: Launcher | None = None, retry_failed: bool = False, board: bool = False
 ) -> tuple[list[Row], ExperimentRecord]:
-    """Run a plan's jobs, then its unfinished runs; record them, and write results.json. Returns rows and record.
+    """Run a plan's jobs, then its runs; record them, and write results.json and the report. Returns rows and record.
 
-    retry_failed: do only the runs that failed; board: show the progress of runs.
+    Finished runs are reused, stopped runs resume, failed runs are repeated only with `retry_failed`, and then only
+    these. launcher: of the runs, by default this process; board: show their progress. Raises UserError before anything
+    runs for an invalid input or name, and KeyboardInterrupt after a clean stop.
     """
+    launcher = launcher or Launcher()
     folder, experiment = plan.workspace.experiment(plan.name), plan.record
     check_observers(plan.observers)
     for task, jobs in plan.shared.items():
@@ -83,6 +66,9 @@ def run(
             _do_runs(plan.name, tasks, launcher, retry_failed, board)
         finally:
             rows = collect(plan.workspace, experiment)
+    if rows or experiment.table or experiment.labels:
+        with side_task("the report"):
+            write_report(folder, rows, experiment)
     return rows, experiment
 
 

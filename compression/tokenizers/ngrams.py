@@ -7,7 +7,6 @@ import itertools
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,8 +23,6 @@ _ITEMS_AT_ONCE = 200_000
 """Words of rows whose n-grams are counted at once: these take about 50 MB."""
 _SPARE_BITS_WITHOUT_PARTS = 10
 """Spare bits of a fingerprint if no parts of words are chosen: few of the parts, all unknown, should match one."""
-NGramKinds = Literal["all", "pairs", "words"]
-"""N-grams to choose from: all, words and pairs of words, or words alone."""
 
 
 class NGramTokenizer(PieceTokenizer):
@@ -75,14 +72,14 @@ class NGramTokenizer(PieceTokenizer):
         return NGramTokenizer(kept, self.bits, self.max_tokens)
 
 
-def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: NGramKinds = "all") -> NGramTokenizer:
+def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: str = "all") -> NGramTokenizer:
     """Return the n-grams whose rows differ most from all rows in their classes, by chi-squared.
 
     An n-gram on N rows, M of them of a class with a share s of all rows, has the sum over classes of (M - E)^2 / (E +
     0.5) with E = N s. Rows without a label are not used; numbers are divided into four classes, at their quartiles.
     N-grams of one row alone are used only if there are too few others. Of equal ones, the first in alphabetical order
-    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words. Raises UserError if no row has a
-    label, or if there are no words.
+    are taken. vocab_size: rows of the table, of which row 0 is that of unknown words; kinds: `ngrams` of the student's
+    settings. Raises UserError if no row has a label, or if there are no words.
     """
     if vocab_size < 2:
         raise UserError(f"--vocab-size {vocab_size}: n-grams need at least 2, one of them for unknown words")

@@ -19,7 +19,7 @@ from compression.analysis.attention import attention_maps
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare import CompareSettings, compare
 from compression.experiments.jobs import plan_file
-from compression.experiments.run import run_plan
+from compression.experiments.run import run
 from compression.runtime import load
 from compression.shrinking.chain import compress
 from compression.shrinking.pruning.vocabulary import row_uses
@@ -61,7 +61,7 @@ def answering(tmp_path_factory, encoder):
     settings = {"task": task, "workspace": str(folder / "w"), "cpu": True, "loadbar": False}
     about = {"name": "answers", "seeds": [1, 2], "settings": settings, "jobs": jobs}
     (folder / "e.yaml").write_text(yaml.safe_dump(about))
-    rows, _ = run_plan(plan_file(folder / "e.yaml", []))
+    rows, _ = run(plan_file(folder / "e.yaml", []))
     return Answering(Workspace(folder / "w"), task, rows)
 
 

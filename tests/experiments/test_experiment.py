@@ -8,6 +8,7 @@ import pytest
 import tiny
 import yaml
 from processes import run_script
+from sweep_grid import planned
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
@@ -17,8 +18,7 @@ from common.training.models import read_config
 from compression.experiments.commands import commands_to_try
 from compression.experiments.jobs import plan_chain, plan_file
 from compression.experiments.report.results import read_results
-from compression.experiments.run import run_plan
-from compression.experiments.sweep.grid import load_grid
+from compression.experiments.run import run
 from compression.shrinking.chain import compress
 
 JOBS = [
@@ -43,7 +43,7 @@ def chained(prepared, tmp_path_factory):
     folder = tmp_path_factory.mktemp("chained")
     workspace = tiny.copy_workspace(prepared, folder / "workspace")
     path = write_experiment(folder / "e.yaml", workspace, seeds=list(SEEDS))
-    rows, _ = run_plan(plan_file(path, []))
+    rows, _ = run(plan_file(path, []))
     return workspace, path, rows
 
 
@@ -56,7 +56,7 @@ def test_a_seed_on_the_command_line_replaces_those_of_the_file(tmp_path):
 
 def test_a_report_that_fails_loses_no_rows(chained, monkeypatch, capsys):
     monkeypatch.setattr("compression.experiments.run.write_report", lambda *given: 1 / 0)
-    rows, _ = run_plan(plan_file(chained[1], []))
+    rows, _ = run(plan_file(chained[1], []))
     assert [row["metrics"] for row in rows] == [row["metrics"] for row in chained[2]]
     assert "the report could not be made: ZeroDivisionError" in capsys.readouterr().err
 
@@ -85,7 +85,7 @@ def test_results_and_report_are_written_and_finished_work_is_reused(chained):
     files = [*(workspace / "models").rglob("*"), *(workspace / "analysis").rglob("*")]
     times = {file: file.stat().st_mtime_ns for file in files if file.is_file()}
     assert any(file.name == "pie_chart.png" for file in times)
-    assert run_plan(plan_file(path, []))[0] == rows
+    assert run(plan_file(path, []))[0] == rows
     assert times == {file: file.stat().st_mtime_ns for file in times}
 
 
@@ -111,8 +111,8 @@ def test_commands_to_try_answer_when_pasted(chained, tmp_path):
 def test_an_experiment_of_another_file_keeps_its_name(chained, tmp_path):
     other = write_experiment(tmp_path / "other.yaml", chained[0], seeds=list(SEEDS))
     with pytest.raises(UserError, match=r"'first' already exists, from 'e.yaml', but this one is from 'other.yaml'"):
-        run_plan(plan_file(other, []))
-    assert run_plan(plan_file(other, ["--name", "second"]))[0] == chained[2]
+        run(plan_file(other, []))
+    assert run(plan_file(other, ["--name", "second"]))[0] == chained[2]
 
 
 def test_flags_override_the_file_in_every_job_that_has_them(tmp_path):
@@ -179,13 +179,14 @@ def test_every_shipped_chain_can_be_planned(path):
 @pytest.mark.parametrize("size", ["12", "32", "100", "400"])
 def test_a_preset_has_the_shape_of_its_size_in_the_sweep_of_sizes(size):
     plan = plan_file(CHAINS / "presets" / f"{size}k.yaml", ["--task", "sst-2"])
-    grid = load_grid(CHAINS / "sweeps" / "sizes.yaml", [])
+    grid = planned(CHAINS / "sweeps" / "sizes.yaml")
     (compress,) = [job.flags for job in plan.jobs if job.kind == "compress"]
     cell = next(cell for cell in grid.cells if cell.labels == {"size": f"BiLSTM, {size} KB"} and cell.seed == 3201976)
     assert compress["max_bytes"] == 1000 * int(size)
     # The sweep has twice the rows, so it needs fewer epochs.
     # Its teacher is a file of logits, so byte pairs start from another one.
     other = {"seed", "teacher", "embedding_init", "augmented", "epochs", "patience", "tune_epochs"}
+    other |= {"workspace", "loadbar"}
     assert {**compress, **{key: cell.flags[key] for key in other & cell.flags.keys()}} == cell.flags
 
 
@@ -283,7 +284,7 @@ SMALL = ["--student-arch", "rnn", "--embedding-type", "char"]
 def test_a_chain_of_all_stages_distils_from_text_to_report(general, encoder, glue, glove, tmp_path, more, student):
     workspace = tiny.copy_workspace(general, tmp_path / "workspace")
     more = [glove if word == "GLOVE" else word for word in more]
-    rows, _ = run_plan(plan_chain(STAGES, distilling(workspace, encoder, "--data-dir", glue, *more)))
+    rows, _ = run(plan_chain(STAGES, distilling(workspace, encoder, "--data-dir", glue, *more)))
     assert [row["model"] for row in rows] == ["tiny-bert", student]
     assert (workspace / "experiments/first/report.html").exists()
     for row in rows:
@@ -336,5 +337,5 @@ def test_stages_are_jobs_in_the_order_of_what_they_need():
 def test_a_chain_that_cannot_work_is_refused_before_it_begins(stages, more, message, tmp_path, encoder, glue):
     words = distilling(tmp_path, encoder, *(str(glue) if word == "GLUE" else word for word in more))
     with pytest.raises(UserError, match=message):
-        run_plan(plan_chain(stages, words))
+        run(plan_chain(stages, words))
     assert not (tmp_path / "store").exists()

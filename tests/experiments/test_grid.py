@@ -7,14 +7,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from sweep_grid import METHODS, planned
 
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.seeds import DEFAULT_SEED, NAMED_SEEDS
+from common.store.workspace import default_root
 from compression.distillation.distill import student_name
-from compression.experiments.sweep.grid import load_grid, parse_assignments
+from compression.experiments.sweep.grid import parse_assignments
 
-METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
 GRID = {
     "name": "g",
     "settings": {"task": "sst-2", "epochs": 3},
@@ -34,7 +35,7 @@ def settings_of(cell):
 
 
 def test_a_grid_is_the_product_of_its_axes_and_seeds_in_their_order(tmp_path):
-    grid = load_grid(write(tmp_path, seeds=["hadfield", 5]))
+    grid = planned(write(tmp_path, seeds=["hadfield", 5]))
     wanted = itertools.product(("bilstm", "ffn"), ("6", "8"), ("labels", "teacher"), (NAMED_SEEDS["hadfield"], 5))
     assert [(*cell.labels.values(), cell.seed) for cell in grid.cells] == list(wanted)
     assert grid.record.axes == {
@@ -48,7 +49,7 @@ def test_a_grid_is_the_product_of_its_axes_and_seeds_in_their_order(tmp_path):
 
 
 def test_without_seeds_the_default_seed_is_used(tmp_path):
-    assert {cell.seed for cell in load_grid(write(tmp_path)).cells} == {DEFAULT_SEED}
+    assert {cell.seed for cell in planned(write(tmp_path)).cells} == {DEFAULT_SEED}
 
 
 def test_rules_set_and_skip_by_axis_label_and_by_setting(tmp_path):
@@ -57,7 +58,7 @@ def test_rules_set_and_skip_by_axis_label_and_by_setting(tmp_path):
         {"when": {"method": "teacher", "embedding_dim": [8]}, "skip": True},
         {"when": {"alpha": 1}, "set": {"batch-size": 7}},
     ]
-    cells = load_grid(write(tmp_path, rules=rules)).cells
+    cells = planned(write(tmp_path, rules=rules)).cells
     assert not [cell for cell in cells if cell.labels["method"] == "teacher" and cell.labels["embedding_dim"] == "8"]
     assert len(cells) == 6
     for cell in cells:
@@ -72,7 +73,7 @@ def test_rules_match_the_defaults_of_settings_that_are_not_given(tmp_path):
         {"when": {"loss": "kl"}, "skip": True},
         {"when": {"augmented": "tinybert", "weight_decay": 0, "alpha": 1.0}, "set": {"patience": 2}},
     ]
-    cells = load_grid(write(tmp_path, rules=rules)).cells
+    cells = planned(write(tmp_path, rules=rules)).cells
     assert len(cells) == 8
     assert [settings_of(cell).patience == 2 for cell in cells] == [cell.labels["method"] == "labels" for cell in cells]
     for cell in cells:  # an FFN hashes words by default
@@ -82,7 +83,7 @@ def test_rules_match_the_defaults_of_settings_that_are_not_given(tmp_path):
 def test_set_fixes_settings_above_rules_and_gives_axes_other_values(tmp_path):
     path = write(tmp_path, rules=[{"when": {"student_arch": "ffn"}, "set": {"lr": 0.5, "epochs": 9}}])
     words = ["epochs=2", "task=rotten-tomatoes", "embedding_dim=[10]", "method=labels", "seeds=[simone]"]
-    grid = load_grid(path, words)
+    grid = planned(path, words)
     assert len(grid.cells) == 2
     for cell in grid.cells:
         settings = settings_of(cell)
@@ -94,18 +95,19 @@ def test_shared_jobs_run_once_per_task_without_the_settings_of_runs(tmp_path):
     shared = [{"preprocess": {"augment": "tinybert"}}, {"finetune": {"arch": "minilm"}}, {"evaluate": None}]
     axes = {"task": ["sst-2", "qqp"], "alpha": [1]}
     path = write(tmp_path, settings={"batch_size": 9, "variants": 4}, shared=shared, axes=axes)
-    grid = load_grid(path, ["lr=0.5", "max_epochs=1"], {"workspace": "w"})
+    grid = planned(path, ["lr=0.5", "max_epochs=1"])
     assert list(grid.shared) == ["sst-2", "qqp"]
     for task, jobs in grid.shared.items():
         assert [job.kind for job in jobs] == ["preprocess", "finetune", "evaluate"]
         preprocess, finetune, _ = (job.flags for job in jobs)
-        assert preprocess == {"variants": 4, "augment": "tinybert", "workspace": "w", "task": task}
-        assert finetune == {"arch": "minilm", "max_epochs": 1, "workspace": "w", "task": task}
+        every = {"workspace": str(default_root()), "loadbar": True, "task": task}
+        assert preprocess == {"variants": 4, "augment": "tinybert", **every}
+        assert finetune == {"arch": "minilm", "max_epochs": 1, **every}
     assert {settings_of(cell).batch_size for cell in grid.cells} == {9}
 
 
 def test_the_split_that_chooses_weights_is_the_same_for_teachers_and_students(tmp_path):
-    grid = load_grid(write(tmp_path, shared=[{"finetune": None}]), ["select_on=test"])
+    grid = planned(write(tmp_path, shared=[{"finetune": None}]), ["select_on=test"])
     ((teacher,),) = grid.shared.values()
     assert {teacher.flags["select_on"], *(settings_of(cell).select_on for cell in grid.cells)} == {"test"}
 
@@ -113,7 +115,7 @@ def test_the_split_that_chooses_weights_is_the_same_for_teachers_and_students(tm
 def test_a_teacher_for_every_seed(tmp_path):
     shared = [{"finetune": {"arch": "folder/encoder", "each_seed": True}}, {"finetune": {"each_seed": False}}]
     shared.append({"finetune": {"model_name": "big", "each_seed": True}})
-    grid = load_grid(write(tmp_path, shared=shared, seeds=[1, "bennington"]))
+    grid = planned(write(tmp_path, shared=shared, seeds=[1, "bennington"]))
     (jobs,) = grid.shared.values()
     named = [(job.flags.get("model_name"), job.flags.get("seed")) for job in jobs]
     assert named == [
@@ -124,13 +126,13 @@ def test_a_teacher_for_every_seed(tmp_path):
         ("big-s3201976", 3201976),
     ]
     with pytest.raises(UserError, match="unknown setting"):
-        load_grid(write(tmp_path, shared=[{"evaluate": {"each_seed": True}}]))
+        planned(write(tmp_path, shared=[{"evaluate": {"each_seed": True}}]))
 
 
 def test_a_shared_job_for_some_of_the_tasks(tmp_path):
     shared = [{"preprocess": {"augment": "tinybert", "for-tasks": ["sst-2", "cola"]}}, {"evaluate": None}]
     axes = {"task": ["sst-2", "qqp"], "alpha": [1]}
-    grid = load_grid(write(tmp_path, shared=shared, axes=axes))
+    grid = planned(write(tmp_path, shared=shared, axes=axes))
     assert {task: [job.kind for job in jobs] for task, jobs in grid.shared.items()} == {
         "sst-2": ["preprocess", "evaluate"],
         "qqp": ["evaluate"],
@@ -138,14 +140,14 @@ def test_a_shared_job_for_some_of_the_tasks(tmp_path):
     for tasks, message in (("sst-2", "'sst-2' is not a list of tasks"), (["sst2"], "did you mean sst-2")):
         shared[0]["preprocess"]["for-tasks"] = tasks
         with pytest.raises(UserError, match=message):
-            load_grid(write(tmp_path, shared=shared, axes=axes))
+            planned(write(tmp_path, shared=shared, axes=axes))
 
 
 @pytest.mark.parametrize(("names", "shared_name"), [("four", "four"), (["four"], None), (["four", "near"], None)])
 def test_several_names_of_augmented_rows_are_those_of_runs_alone(tmp_path, names, shared_name):
     shared = [{"preprocess": {"augment": "neighbours"}}]
     path = write(tmp_path, settings={"augmented": names}, shared=shared, axes={"task": ["qqp"], "alpha": [1]})
-    grid = load_grid(path)
+    grid = planned(path)
     assert grid.augmented == (("four",) if isinstance(names, str) else tuple(names))
     ((job,),) = grid.shared.values()
     assert job.flags.get("augmented") == shared_name
@@ -157,7 +159,7 @@ def test_settings_and_rules_of_a_base_file_apply(tmp_path):
     base = {"seeds": [3], "settings": {"epochs": 8, "lr": 0.1}, "rules": [{"when": {"alpha": 0}, "set": {"lr": 0.2}}]}
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
     rules = [{"when": {"alpha": 0, "student_arch": "ffn"}, "set": {"lr": 0.3}}]
-    grid = load_grid(write(tmp_path, base="base.yaml", rules=rules))
+    grid = planned(write(tmp_path, base="base.yaml", rules=rules))
     assert grid.record.seeds == (3,)
     rates = {(cell.labels["student_arch"], cell.labels["method"]): settings_of(cell).lr for cell in grid.cells}
     assert rates == {
@@ -174,7 +176,7 @@ def test_a_base_may_have_a_base_and_its_axes_can_be_overridden(tmp_path):
     middle = {"base": "base.yaml", "axes": {"student_arch": ["ffn", "rnn"], "alpha": [0, 1]}}
     (tmp_path / "middle.yaml").write_text(yaml.safe_dump(middle))
     (tmp_path / "top.yaml").write_text(yaml.safe_dump({"base": "middle.yaml", "name": "top", "axes": {"alpha": [0.5]}}))
-    grid = load_grid(tmp_path / "top.yaml", ())
+    grid = planned(tmp_path / "top.yaml")
     assert grid.record.seeds == (3,)
     assert [cell.labels for cell in grid.cells] == [{"student_arch": arch, "alpha": "0.5"} for arch in ("ffn", "rnn")]
 
@@ -185,7 +187,7 @@ def test_of_several_bases_the_last_one_overrides(tmp_path):
     second = {"axes": {"student_arch": ["rnn"]}, "settings": {"epochs": 4}, "seeds": [5]}
     for name, contents in (("first", first), ("second", second), ("top", {"base": ["first.yaml", "second.yaml"]})):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**contents, "name": name}))
-    grid = load_grid(tmp_path / "top.yaml", ())
+    grid = planned(tmp_path / "top.yaml")
     assert (grid.record.name, grid.record.seeds) == ("top", (5,))
     assert list(grid.record.files) == ["top.yaml", "first.yaml", "second.yaml"]
     assert [cell.labels for cell in grid.cells] == [{"alpha": "0", "student_arch": "rnn"}]
@@ -196,7 +198,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path):
     for name, base in (("one", "two"), ("two", "one")):
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"base": f"{base}.yaml", "name": name}))
     with pytest.raises(UserError, match=r"one\.yaml: this file is its own base"):
-        load_grid(tmp_path / "one.yaml", ())
+        planned(tmp_path / "one.yaml")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path):
 )
 def test_a_faulty_grid_is_refused_in_one_line(tmp_path, changes, words, message):
     with pytest.raises(UserError, match=message) as error:
-        load_grid(write(tmp_path, **changes), words)
+        planned(write(tmp_path, **changes), words)
     assert "\n" not in str(error.value)
 
 
@@ -279,7 +281,7 @@ RUNS = {
 
 @pytest.mark.parametrize("path", sorted(THESIS.glob("table_*.yaml")), ids=lambda path: path.stem)
 def test_every_table_of_the_thesis_can_be_planned(path):
-    grid = load_grid(path)
+    grid = planned(path)
     assert len(grid.cells) == RUNS[path.stem]
     assert all(job.kind in ("preprocess", "finetune", "evaluate") for jobs in grid.shared.values() for job in jobs)
     for cell in grid.cells[:: len(grid.record.seeds)]:
@@ -296,7 +298,7 @@ def test_every_table_of_the_thesis_can_be_planned(path):
 
 
 def test_table_7_1_has_the_cells_of_the_thesis():
-    grid = load_grid(THESIS / "table_7_1.yaml", ["seeds=[1]", "task=rotten-tomatoes", "epochs=2"])
+    grid = planned(THESIS / "table_7_1.yaml", ["seeds=[1]", "task=rotten-tomatoes", "epochs=2"])
     rows = dict.fromkeys(tuple(cell.labels.values())[:4] for cell in grid.cells)
     assert len(rows) == 22
     assert list(rows)[-1] == ("ffn", "char", "100", "5000")
@@ -305,14 +307,14 @@ def test_table_7_1_has_the_cells_of_the_thesis():
 
 
 def test_the_sweep_of_sharing_has_a_student_for_each_part_and_width():
-    grid = load_grid(THESIS.parent / "sweeps" / "sharing.yaml")
+    grid = planned(THESIS.parent / "sweeps" / "sharing.yaml")
     shapes = [(s.student_arch, s.share, s.embedding_dim) for s in map(settings_of, grid.cells)]
     shared = [("transformer", share) for share in ("none", "attention", "feed-forward")] + [("recursive", "none")]
     assert shapes == [(*each, width) for each in shared for width in (64, 128, 384)]
 
 
 def test_the_sweep_of_packed_students_has_ten_students_in_four_ways():
-    grid = load_grid(THESIS.parent / "sweeps" / "packed.yaml", ["task=rotten-tomatoes"])
+    grid = planned(THESIS.parent / "sweeps" / "packed.yaml", ["task=rotten-tomatoes"])
     assert len(grid.cells) == 40
     ways = {cell.labels["quantized"]: settings_of(cell) for cell in grid.cells}
     assert [(way.bits, way.max_loss) for way in ways.values()] == [(8, None), (8, None), (4, None), (8, 1)]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import tiny
 from processes import run_script
-from sweep_grid import results, settings, write_grid
+from sweep_grid import results, settings, sweep, write_grid
 
 from common.config import build
 from common.data.split import load_split
@@ -18,7 +18,7 @@ from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import plan_chain
-from compression.experiments.run import run_plan, sweep
+from compression.experiments.run import run
 from compression.experiments.sweep.runs import report
 from publish import PublishSettings, publish
 
@@ -66,7 +66,7 @@ def test_a_chain_with_an_imported_teacher_analyses_its_students(workspace, glue,
     words = ["--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--data-dir", glue, "--epochs", 1]
     words += ["--logits-from", logits, "--model-name", "copy", "--generate-loss", "processed", "test", "--name", "g"]
     words += ["--student-arch", "rnn", "--embedding-type", "char", "--seed", tiny.SEED]
-    rows, _ = run_plan(plan_chain(["preprocess", "compress", "evaluate", "analyze"], list(map(str, words))))
+    rows, _ = run(plan_chain(["preprocess", "compress", "evaluate", "analyze"], list(map(str, words))))
     assert [row["model"] for row in rows] == ["copy", f"rnn-char100-a0-orig-s{tiny.SEED}"]
     assert [path.name for path in (workspace / "analysis/sst-2").iterdir()] == [rows[1]["model"]]
 

@@ -99,7 +99,8 @@ def test_shares_are_of_the_tasks_labels_and_add_up(task: str):
 
 
 def test_only_tables_that_are_there_can_be_quoted():
-    assert reference.quotable_tables() == ("7.1", "7.2", "7.3", "7.5", "7.6", "A.1", "A.2", "B.1")
     assert quoted_figures("B.1") == []
-    with pytest.raises(UserError, match=r"no table '7\.4' of the thesis"):
+    with pytest.raises(
+        UserError, match=r"no table '7\.4' of the thesis .*: 7\.1, 7\.2, 7\.3, 7\.5, 7\.6, A\.1, A\.2, B\.1"
+    ):
         quoted_figures("7.4")

@@ -16,7 +16,7 @@ import pivot_rows
 import pytest
 import tiny
 from processes import run_script, wait_until
-from sweep_grid import METHODS, model_bytes, results, runs, settings, words, write_grid
+from sweep_grid import METHODS, model_bytes, results, runs, settings, sweep, words, write_grid
 
 from archive import read_finished
 from common.errors import UserError
@@ -27,9 +27,9 @@ from compression.evaluation.evaluate import Evaluate
 from compression.experiments import run as run_module
 from compression.experiments.report.record import read_record
 from compression.experiments.report.results import read_results, write_results
-from compression.experiments.run import distinct, plan_runs, plan_sweep, sweep
+from compression.experiments.run import distinct, plan_runs, plan_sweep
 from compression.experiments.sweep import board, work
-from compression.experiments.sweep.grid import load_grid, load_sweep
+from compression.experiments.sweep.grid import plan_grid
 from compression.experiments.sweep.runs import RunFolder, failures, report
 from compression.shrinking.chain import compress
 
@@ -63,7 +63,7 @@ def wait_for(file, text):
 
 
 def planned(path, workspace):
-    return distinct(plan_runs(load_sweep(path, settings(workspace))))
+    return distinct(plan_runs(plan_grid(path, settings(workspace))))
 
 
 def test_every_cell_runs_with_every_seed(swept):
@@ -93,7 +93,7 @@ def test_runs_whose_students_are_finished_do_not_count_for_estimates(done):
     shutil.rmtree(workspace / "runs")
     sweep(path, settings(workspace))
     assert {RunFolder(settings(workspace).paths, run).record().work for run in runs(workspace)} == {0}
-    assert plan_sweep(load_sweep(path, settings(workspace, set_=("seeds=[1,2,3]",))), 1)["seconds"] is None
+    assert plan_sweep(plan_grid(path, settings(workspace, set_=("seeds=[1,2,3]",))), 1)["seconds"] is None
 
 
 def test_a_sweep_gives_the_bytes_of_compress_by_hand(swept, workspace):
@@ -291,8 +291,8 @@ def test_a_sweep_that_is_timed_finds_the_models_of_one_that_was_not(done, tmp_pa
     assert model_bytes(workspace) == before
     assert len(set(runs(workspace)) - of_untimed) == len(METHODS)
     with pytest.raises(UserError, match="--runtime has no effect without --packed or --time"):
-        load_grid(path, ("runtime=c",))
-    load_grid(path, ("time=true", "runtime=c"))
+        plan_grid(path, settings(workspace, set_=("runtime=c",)))
+    plan_grid(path, settings(workspace, set_=("time=true", "runtime=c")))
 
 
 def test_runs_that_were_scored_by_an_earlier_version_are_scored_again(done, monkeypatch):
@@ -304,7 +304,7 @@ def test_runs_that_were_scored_by_an_earlier_version_are_scored_again(done, monk
     report(settings(workspace).paths, "g")
     assert results(workspace) == rows
     assert read_finished(workspace / "experiments" / "g").rows == rows
-    assert plan_sweep(load_sweep(path, settings(workspace)), 1)["finished"] == 0
+    assert plan_sweep(plan_grid(path, settings(workspace)), 1)["finished"] == 0
     sweep(path, settings(workspace))
     again = results(workspace)
     assert {row["run_id"] for row in again} == runs(workspace).keys() - before.keys()
@@ -347,7 +347,7 @@ def test_files_of_a_killed_run_are_ignored(done):
 
 
 def test_an_interrupted_sweep_keeps_the_shared_results_of_the_one_before(tmp_path, monkeypatch):
-    plan = load_sweep(write_grid(tmp_path, shared=[{"preprocess": {}}]), settings(tmp_path))
+    plan = plan_grid(write_grid(tmp_path, shared=[{"preprocess": {}}]), settings(tmp_path))
     file = tmp_path / "experiments/g/shared/0.json"
 
     def rows_of(model):

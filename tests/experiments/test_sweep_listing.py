@@ -9,7 +9,7 @@ from processes import run_script
 
 from common.errors import UserError
 from compression.experiments.run import distinct, plan_runs
-from compression.experiments.sweep.grid import load_sweep
+from compression.experiments.sweep.grid import plan_grid
 from compression.experiments.sweep.runs import Estimator, duration, experiments, show
 
 
@@ -83,7 +83,7 @@ def test_best_and_compare_read_the_models_of_a_sweep(command):
 
 
 def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
-    tasks = distinct(plan_runs(load_sweep(swept[1], sweep_grid.settings(swept[0]))))
+    tasks = distinct(plan_runs(plan_grid(swept[1], sweep_grid.settings(swept[0]))))
     runs = [task.record for task in tasks]
     estimator = Estimator(paths)
     one, all_four = estimator.seconds(runs[:1]), estimator.seconds(runs)
@@ -96,7 +96,7 @@ def test_estimates_come_from_the_most_similar_runs(swept, paths, tmp_path):
 def test_runs_of_another_kind_estimate_nothing_unless_they_are_of_the_same_sweep(swept, tmp_path, change):
     """A sweep of 15 minutes was said to take 4 hours, by the runs of another experiment."""
     asked = sweep_grid.settings(tiny.copy_workspace(swept[0], tmp_path / "workspace"))
-    plan = load_sweep(sweep_grid.write_grid(tmp_path, "other", settings=change), asked)
+    plan = plan_grid(sweep_grid.write_grid(tmp_path, "other", settings=change), asked)
     task, *_ = tasks = distinct(plan_runs(plan))
     runs = [task.record for task in tasks]
     assert Estimator(asked.paths, runs).seconds(runs) is None

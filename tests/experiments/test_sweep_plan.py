@@ -5,7 +5,7 @@ import re
 import pytest
 import tiny
 from processes import run_script
-from sweep_grid import settings, words, write_grid
+from sweep_grid import settings, sweep, words, write_grid
 
 from common.data.prepare import prepare
 from common.data.tasks import load_task
@@ -13,8 +13,8 @@ from common.errors import UserError
 from common.store.files import file_sha256
 from common.store.workspace import Workspace
 from compression.evaluation.evaluate import Evaluate
-from compression.experiments.run import identify, plan_sweep, sweep
-from compression.experiments.sweep.grid import load_sweep
+from compression.experiments.run import identify, plan_sweep
+from compression.experiments.sweep.grid import plan_grid
 from compression.shrinking.files import Export, Pack
 from compression.shrinking.quantize import Quantize
 from compression.tokenizers import bpe_files
@@ -26,7 +26,7 @@ def test_inputs_that_are_missing_or_stale_are_named_before_anything_runs(workspa
     missing = r"tinybert.parquet: no such file; run: python preprocess.py .* --generate-loss tinybert"
     with pytest.raises(UserError, match=missing):
         sweep(path, settings(workspace))
-    assert re.search(missing, plan_sweep(load_sweep(path, settings(workspace)), 1)["inputs"])
+    assert re.search(missing, plan_sweep(plan_grid(path, settings(workspace)), 1)["inputs"])
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
     with pytest.raises(UserError, match="the splits changed after these rows were augmented"):
         sweep(path, settings(workspace))
@@ -81,15 +81,15 @@ def test_a_dry_run_in_a_fresh_workspace_names_no_file_that_the_sweep_makes(tmp_p
 def test_without_bars_the_shared_jobs_have_none(tmp_path):
     path = write_grid(tmp_path, shared=[{"preprocess": {}}, {"finetune": {}}])
     for shown in (True, False):
-        plan = load_sweep(path, settings(tmp_path / "w", loadbar=shown))
+        plan = plan_grid(path, settings(tmp_path / "w", loadbar=shown))
         assert [job.settings().loadbar for job in plan.jobs] == [shown, shown]
 
 
 def test_a_dry_run_prints_numbers_and_time_and_writes_nothing(prepared, swept, capsys):
-    plan = plan_sweep(load_sweep(swept[1], settings(prepared)), 1)
+    plan = plan_sweep(plan_grid(swept[1], settings(prepared)), 1)
     assert (plan["cells"], plan["runs"], plan["finished"], plan["seconds"]) == (2, 4, 0, None)
     assert not (prepared / "experiments").exists()
-    plan = plan_sweep(load_sweep(swept[1], settings(swept[0], set_=("seeds=[1,2,3]",))), 1)
+    plan = plan_sweep(plan_grid(swept[1], settings(swept[0], set_=("seeds=[1,2,3]",))), 1)
     assert (plan["runs"], plan["finished"], plan["failed"]) == (6, 4, 0)
     assert plan["seconds"] is not None
     assert run_script("experiment.py", *words(swept[1], swept[0], "--dry-run", "--set", "seeds=[1,2,3]")) == 0

@@ -11,7 +11,7 @@ import pytest
 import tiny
 import yaml
 from learned_rows import distillation_set
-from sweep_grid import METHODS, write_grid
+from sweep_grid import METHODS, planned, sweep, write_grid
 from sweep_grid import settings as sweep_settings
 
 from card import ZOO, read_card, read_cards
@@ -28,8 +28,6 @@ from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
-from compression.experiments.run import sweep
-from compression.experiments.sweep.grid import load_grid
 from compression.runtime import is_name, load
 from compression.shrinking.chain import compress
 from publish import PublishSettings, main, publish
@@ -71,7 +69,7 @@ def test_the_command_of_a_card_can_be_pasted(card):
     python, script, word, file, *rest = shlex.split(card.command)
     assert (python, script, word) == ("python", "experiment.py", "sweep")
     assert set(rest[::2]) == {"--set"}
-    assert load_grid(tiny.ROOT / file, rest[1::2]).cells
+    assert planned(tiny.ROOT / file, rest[1::2]).cells
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)

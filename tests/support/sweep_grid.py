@@ -5,7 +5,8 @@ import yaml
 
 from common.store.files import read_json
 from compression.experiments.report.results import read_results
-from compression.experiments.sweep.grid import SweepSettings
+from compression.experiments.run import run
+from compression.experiments.sweep.grid import SweepSettings, plan_grid
 
 METHODS = {"labels": {"alpha": 1, "only_original_data": True}, "teacher": {"alpha": 0}}
 
@@ -26,6 +27,16 @@ def write_grid(folder, name="g", settings=None, **changes):
 def settings(workspace, **given):
     """Settings of a sweep in this process."""
     return SweepSettings(**{"workspace": workspace, "cpu": True, "launcher": "local", "loadbar": False, **given})
+
+
+def planned(path, assignments=()):
+    """The plan of a grid file. assignments: those of --set."""
+    return plan_grid(path, SweepSettings(set_=tuple(assignments)))
+
+
+def sweep(path, asked):
+    """Run a grid file as the command does. Returns the experiment's record."""
+    return run(plan_grid(path, asked), asked.launch(), asked.retry_failed, asked.loadbar)[1]
 
 
 def words(path, workspace, *flags):

@@ -16,6 +16,7 @@ from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.reference import quoted_shares
 from compression.experiments.report.results import (
     DASH,
+    ECE_BEFORE,
     GZIPPED,
     MEASURED,
     MILLISECONDS,
@@ -196,7 +197,7 @@ COLUMNS = [
     Column("times_smaller", "× smaller", SeedGroup.times_smaller, ratio_text, _MEANS, _ABOUT_RATIO),
     Column(METRICS, "", lambda group, _: None, tables=_ALL_MODELS),
     Column("ece", "ECE, %", lambda group, _: group.stat("ece"), score_text, _MODELS, _ABOUT_ECE),
-    Column("ece_before", "ECE before calibration, %", lambda group, _: group.ece_before, score_text, _MODELS),
+    Column("ece_before", "ECE before calibration, %", lambda group, _: group.stat(*ECE_BEFORE), score_text, _MODELS),
     Column("seconds", "Training, s", lambda group, _: group.mean("seconds", "train"), "{:,.1f}".format, _MODELS),
     Column("joules", "Training, kJ", lambda group, _: group.mean("joules", "train"), _kilo, _MODELS, _ABOUT_JOULES),
     _smaller("bytes_model", ""),

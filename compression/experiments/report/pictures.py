@@ -17,6 +17,7 @@ from compression.experiments.report.columns import compared_text, metric_heading
 from compression.experiments.report.record import Quote
 from compression.experiments.report.reference import quoted_rows, tolerable_scores
 from compression.experiments.report.results import (
+    ECE_BEFORE,
     GZIPPED,
     MEASURED,
     MILLISECONDS,
@@ -292,7 +293,7 @@ def _draw_diagram(axes: Axes, group: SeedGroup) -> None:
 
 def calibration_text(group: SeedGroup) -> str:
     """Return 'ECE 5.12 → 1.03 %', before and after calibration, or 'ECE 5.12 %' if there is no temperature."""
-    before, after = group.ece_before, group.stat("ece")
+    before, after = group.stat(*ECE_BEFORE), group.stat("ece")
     shown = f"{100 * after.mean:.2f} %" if after else ""
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 

@@ -72,18 +72,13 @@ def tolerable_scores(task: str) -> dict[str, float]:
     return next((row["metrics"] for row in quoted_rows(task) if row["model"] == TOLERABLE), {})
 
 
-def quotable_tables() -> tuple[str, ...]:
-    """Return the names of the tables that a sweep may quote."""
-    return tuple(sorted({line["table"] for line in read_quotes(FILE)}))
-
-
 def quoted_figures(table: str) -> list[QuotedFigure]:
     """Return the figures of students in a table of the thesis; empty for B.1, which is on labels (`quoted_shares`).
 
     Raises UserError for a table that is not available.
     """
-    if table not in quotable_tables():
-        raise UserError(f"quote: no table {table!r} of the thesis is here (there are: {', '.join(quotable_tables())})")
+    if table not in (known := sorted({line["table"] for line in read_quotes(FILE)})):
+        raise UserError(f"quote: no table {table!r} of the thesis is here (there are: {', '.join(known)})")
     return [
         QuotedFigure(
             task=line["task"],

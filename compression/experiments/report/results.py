@@ -26,6 +26,7 @@ MEASURED = {GZIPPED: "gzipped", PACKED: "packed", "bytes_model": "of weights"}
 not show the gain of pruning, since zeros are stored), and the file with everything a prediction needs; a teacher's is
 the weights file."""
 MILLISECONDS = "milliseconds_for_one"
+ECE_BEFORE = ("calibration", "ece_before")
 _GLUE = ("accuracy", "f1", "matthews", "pearson", "spearman")
 _SHARED = ("stage", "student_arch", "embedding_type", "embedding_dim", "vocab_size")
 _SHARED += ("alpha", "augmented", "teacher", "select_on", "parameters")
@@ -187,11 +188,6 @@ class SeedGroup:
     def metric(self, name: str) -> Stat | None:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return self.stat("metrics", name)
-
-    @property
-    def ece_before(self) -> Stat | None:
-        """The expected calibration error without a temperature, if there is one."""
-        return self.stat("calibration", "ece_before")
 
     def times_smaller(self, teacher: SeedGroup | None, size: str = "") -> float | None:
         """Return the teacher's bytes_model divided by this group's size. size: a field, by default `disk_field`."""

@@ -79,13 +79,10 @@ class Board:
 
     def _seconds_left(self) -> float | None:
         """Return the estimated seconds of all unfinished runs, or None while no similar run has finished."""
-        total = 0.0
-        for run in self._left():
-            seconds = self._estimator.seconds([run.record])
-            if seconds is None:
-                return None
-            total += max(0.0, seconds - self._elapsed(run))
-        return total / self._workers
+        left = [(run, self._estimator.seconds([run.record])) for run in self._left()]
+        if None in [seconds for _, seconds in left]:
+            return None
+        return sum(max(0.0, seconds - self._elapsed(run)) for run, seconds in left) / self._workers
 
     def _elapsed(self, run: RunTask) -> float:
         return run.folder.elapsed() if self._statuses[run.id] == "running" else 0.0

@@ -19,8 +19,6 @@ from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.seeds import DEFAULT_SEED
 from common.store.settings import QuerySettings, StageSettings
-from common.store.store import Store
-from common.store.workspace import default_root
 from common.teachers.settings import FinetuneSettings
 from compression.experiments.jobs import (
     Cell,
@@ -139,27 +137,17 @@ class GridFile(ExperimentFile):
         return axes
 
 
-def load_sweep(path: Path, settings: SweepSettings) -> Plan:
-    """Return the plan of a grid's file with the settings of a sweep."""
-    flags: dict[str, Any] = {"workspace": str(settings.workspace), "loadbar": settings.loadbar}
-    flags |= {"cpu": True} if settings.cpu else {}
-    plan = load_grid(path, settings.set_, flags, settings.name)
-    return dataclasses.replace(plan, workspace=settings.paths, observers=settings.observer, threads=settings.threads)
+def plan_grid(path: Path, settings: SweepSettings) -> Plan:
+    """Return the plan of a grid's file with the settings of a sweep.
 
-
-def load_grid(
-    path: Path, assignments: Sequence[str] = (), flags: dict[str, Any] | None = None, name: str | None = None
-) -> Plan:
-    """Return the plan of a grid's file.
-
-    assignments: KEY=VALUE strings; each fixes a setting, or replaces the values of an axis or of `seeds`. flags:
-    settings of every job and run. name: of the experiment, by default the file's. Raises UserError, before anything
-    runs, for an unknown key, an axis that is not a setting, and a cell with invalid settings.
+    Raises UserError, before anything runs, for an unknown key, an axis that is not a setting, and a cell with invalid
+    settings.
     """
     file = _read_file(path)
-    assigned = parse_assignments(assignments)
+    assigned = parse_assignments(settings.set_)
     file, chosen = _narrowed(file, assigned)
-    overrides = {**chosen, **(flags or {})}
+    overrides = {**chosen, "workspace": str(settings.workspace), "loadbar": settings.loadbar}
+    overrides |= {"cpu": True} if settings.cpu else {}
     fixed = with_task_path(path, {**underscored(file.settings), **overrides})
     kinds = [*(kind for job in file.shared for kind in job), "compress"]
     check_known([setting for setting in fixed if setting not in TIMING], kinds)
@@ -179,7 +167,7 @@ def load_grid(
         if teacher := teacher_of(shared[cell.flags["task"]]):
             cell.flags.setdefault("teacher", teacher)
     record = ExperimentRecord(
-        name=name or file.name,
+        name=settings.name or file.name,
         title=file.title or file.name,
         kind="sweep",
         definition=described(path.name, assigned),
@@ -192,8 +180,8 @@ def load_grid(
         table=file.table,
         quote=file.quote,
     )
-    workspace = Store(fixed.get("workspace", default_root()))
-    return Plan(record, workspace, shared, cells, timing if fixed.get("time") else {})
+    timed = timing if fixed.get("time") else {}
+    return Plan(record, settings.paths, shared, cells, timed, settings.observer, settings.threads)
 
 
 def _read_file(path: Path) -> GridFile:

@@ -191,8 +191,9 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     """
     folder = paths.experiment(name)
     record = read_record(folder)
-    none_yet = record.kind == "sweep" and not (folder / RESULTS_FILE).exists()
-    rows = collect(paths, record) if none_yet or _begun(paths, record) else read_results(folder / RESULTS_FILE)
+    results = folder / RESULTS_FILE
+    here = any(RunFolder(paths, run.id).file.exists() for run in record.runs if run.id)
+    rows = collect(paths, record) if here or not results.exists() else read_results(results)
     if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
         from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
         from compression.experiments.fit.result import FitResult

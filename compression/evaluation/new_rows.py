@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from common.config import build
+from common.data.readers.any_table import named_columns, read_any, table_notes
+from common.data.readers.label_cells import (
+    LABEL_COLUMNS,
+    decimal_mark,
+    label_counts,
+    read_rows,
+    with_lists,
+    with_plain_numbers,
+)
 from common.data.readers.tables import read_source
+from common.data.split import Split
 from common.data.tasks import Source, Task, load_task
+from common.data.text import normalise
 from common.errors import UserError
-from common.kinds.registry import KINDS, LABELS
+from common.kinds.registry import KINDS, LABELS, MULTILABEL
+from common.progress import say
 from compression.evaluation.label_scores import METRICS_OF_LABELS, label_scores
 from compression.evaluation.packed import file_of, load_packed
 from compression.evaluation.packed_scores import check_task, packed_row
@@ -33,7 +46,7 @@ def score_new_rows(settings: EvaluateSettings, data: Path) -> dict[str, Any]:
         raise UserError(f"--data is for packed files: {settings.model_name} is not one, nor a name of the zoo{hint}")
     model = load_packed(path, settings.runtime)
     task = _task_of(model, path, settings, data)
-    split = read_source(data, task)
+    split = _read(settings, data, task)
     if task.range == _ANY_NUMBER:  # correlations do not depend on it, but rounding does
         task = task.model_copy(update={"range": (0.0, 1.0)})
     row, logits = packed_row(settings, path, model, task, data.name, split)
@@ -45,9 +58,42 @@ def score_new_rows(settings: EvaluateSettings, data: Path) -> dict[str, Any]:
     return row
 
 
+def _read(settings: EvaluateSettings, data: Path, task: Task) -> Split:
+    """Return the rows of the file. Tables are read as by `fit`."""
+    if task.kind.files != "tables":
+        return read_source(data, task)
+    *texts, label = (task.columns[name] for name in ("sentence1", "sentence2", "label") if name in task.columns)
+    named = settings.label if label == LABEL_COLUMNS else (label,)
+    columns = (*texts, *named)
+    table = read_any(data, 0, math.inf, header=settings.header, columns=columns, encoding=settings.encoding)
+    if label == LABEL_COLUMNS:
+        without = {*map(normalise, task.values)} - {*named_columns(table, "--label", named)}
+        if without:
+            raise UserError(f"--label: the model also answers {min(without)}; give the column of each of its labels")
+        table = with_lists(table, named)
+    rows = read_rows(table, texts, label, task.kind.name, task.label_separator)
+    for note in table_notes(table, texts):
+        say(note)
+    if task.kind.is_scaled and (mark := decimal_mark(label_counts(rows))):
+        rows = with_plain_numbers(rows, mark)
+    parse = task.kind.parser(task, [*map(normalise, task.values)])
+    labels = task.kind.unknown_labels(len(rows), task.kind.shape(task))
+    for index, row in enumerate(rows):
+        try:
+            if row[-1] is not None:
+                labels[index] = parse(row[-1])
+        except UserError as error:
+            raise UserError(f"{data} row {index + 1}: {error}") from None
+    first, *second, _ = map(list, zip(*rows, strict=True))
+    return Split(first, second[0] if second else None, labels, np.arange(len(rows)), task.kind)
+
+
 def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -> Task:
     """Return the task of the rows: that of --task, or of the packed file."""
-    named = {"label": settings.label} if settings.label else {}
+    several = len(settings.label) > 1
+    if several and model.kind != MULTILABEL.name:
+        raise UserError(f"{path} answers with {model.kind}: --label takes one column")
+    named = {"label": LABEL_COLUMNS if several else settings.label[0]} if settings.label else {}
     named |= {f"sentence{number}": column for number, column in enumerate(settings.text, 1)}
     if settings.text and len(settings.text) != 1 + model.pair:
         reads = "two texts" if model.pair else "one text"
@@ -56,14 +102,15 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     if settings.task:
         task = load_task(settings.task)
         check_task(model, task, str(path), settings.arch)
-        return task.model_copy(update={"source": source, "columns": {**task.columns, **named}})
+        return task.model_copy(update={"source": source, "columns": {"label": "label", **task.columns, **named}})
     kind = KINDS[model.kind]
     values: dict[str, Any] = {"name": model.task, "kind": kind.name, "source": source}
     if kind.files == "tables":
         first = {"sentence1": "sentence1", "sentence2": "sentence2"} if model.pair else {"sentence1": "text"}
         values["columns"] = {**first, "label": "label", **named}
-    elif named:
-        raise UserError(f"--{'label' if settings.label else 'text'} is for tables; {path} reads files of {kind.name}")
+    elif named or not settings.header:
+        flag = "label" if settings.label else "text" if settings.text else "no-header"
+        raise UserError(f"--{flag} is for tables; {path} reads files of {kind.name}")
     if kind.is_scaled:
         values["range"] = _ANY_NUMBER
     else:

@@ -27,8 +27,11 @@ class EvaluateSettings(StageSettings):
     answers, a file of that kind."""
     text: OneOrMore[str] = ()
     """Column of texts of --data, or two columns for pairs; unset: text, or sentence1 and sentence2."""
-    label: str | None = None
-    """Column of labels of --data; unset: label."""
+    label: OneOrMore[str] = ()
+    """Column of labels of --data, or a column for each of several labels, with yes or no, as fit reads them; unset:
+    label."""
+    header: bool = True
+    """The first line of a CSV or TSV of --data has the columns' names; else they are called 1, 2, ..."""
     encoding: Encoding = UTF_8
     """Encoding of --data, such as windows-1252."""
     arch: str | None = None
@@ -58,7 +61,7 @@ class EvaluateSettings(StageSettings):
 
     def _uses(self) -> Uses:
         yield False, ["seed"], "on scores, which draw nothing"
-        yield self.data, ["text", "label", "encoding"], "without --data"
+        yield self.data, ["text", "label", "header", "encoding"], "without --data"
         yield not self.data, ["split", "probe"], "with --data"
         yield not self.probe, ["split", "time"], "with --probe"
         yield self.packed or self.time or file_of(self.model_name), ["runtime"], "without --packed or --time"

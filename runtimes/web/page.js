@@ -124,7 +124,9 @@ const described = () => {
   const named = model.tags ? [...new Set(inside.map(label => label.slice(2)))] : model.labels;
   const shown = named.slice(0, 20).join(", ") + (named.length > 20 ? ` and ${named.length - 20} others` : "");
   if (model.tags) return `Finds words of these kinds: ${shown}.`;
-  if (!model.labels.length) return "Gives a score: 0 is the lowest of its task, and 1 the highest.";
+  if (!model.labels.length) {
+    return "Gives a number from 0 to 1: 0 is the lowest of its training data, and 1 the highest. The file does not say which these are.";
+  }
   return `${model.multilabel ? "Any of these labels" : "One of these labels"}: ${shown}.`;
 };
 

@@ -35,6 +35,10 @@ def scored(path, data, **more):
     return row
 
 
+def write_tsv(path, labels):
+    return write(path, "text\tlabel", *map("\t".join, zip(TEXTS, labels, strict=True)))
+
+
 def write(path, *lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
@@ -108,6 +112,45 @@ def test_several_labels_of_a_text(packed, tmp_path):
     assert [one["rows"] for one in row["per_label"]] == [2, 2, 1]
 
 
+def test_a_column_for_each_label(packed, tmp_path):
+    path, model = packed(kind="multilabel")
+    labels = ["bad|good", "so-so", "", "good", "bad"]
+    joined = scored(path, write_tsv(tmp_path / "joined.tsv", labels))
+    answers = [["yes" if name in label.split("|") else "no" for name in model.labels] for label in labels]
+    rows = [f'"{text}",{",".join(row)}' for text, row in zip(TEXTS, answers, strict=True)]
+    row = scored(path, write(tmp_path / "new.csv", "text,bad,good,so-so", *rows), label=("so-so", "good", "bad"))
+    assert (row["metrics"], row["per_label"]) == (joined["metrics"], joined["per_label"])
+    with pytest.raises(UserError, match="--label: the model also answers so-so; give the column of each of its labels"):
+        scored(path, tmp_path / "new.csv", label=("good", "bad"))
+    with pytest.raises(UserError, match=r"s\.fwt answers with labels: --label takes one column"):
+        scored(packed()[0], tmp_path / "new.csv", label=("good", "bad"))
+
+
+def test_a_file_without_a_header(packed, tmp_path):
+    path, model = packed()
+    data = write(tmp_path / "new.csv", *(f'7,good,"{text}"' for text in TEXTS))
+    row = scored(path, data, text="3", label="2", header=False)
+    assert row["rows"] == 5
+    assert row["metrics"]["accuracy"] == model.predict(TEXTS).count("good") / 5
+    with pytest.raises(UserError, match=r"new\.csv: no column 'text' \(found 1, 2, 3\)"):
+        scored(path, data, label="2", header=False)
+
+
+def test_numbers_with_decimal_commas(packed, tmp_path):
+    path, _ = packed(labels=[])
+    numbers = ["-3.5", "40", "1250.25", "1e3", "0"]
+    points = scored(path, write_tsv(tmp_path / "points.tsv", numbers))
+    written = ["-3,5", "40", "1.250,25", "1000", "0"]
+    row = scored(path, write_tsv(tmp_path / "commas.tsv", written))
+    assert row["metrics"] == points["metrics"]
+
+
+def test_all_rows_of_a_large_file_are_scored(packed, tmp_path, monkeypatch):
+    monkeypatch.setattr("common.data.readers.any_table.MOST_ROWS", 3)
+    path, _ = packed()
+    assert scored(path, write(tmp_path / "new.csv", "text,label", *["fine,good"] * 5))["rows"] == 5
+
+
 def test_numbers_of_any_range(packed, tmp_path):
     path, model = packed(labels=[])
     numbers = [-3.5, 40, 2, 1e6, 0]
@@ -127,6 +170,8 @@ def test_tags_of_words(packed, tmp_path):
     assert row["metrics"]["entity_f1"] == pytest.approx(entity_f1(tags, model.predict(TEXTS)))
     with pytest.raises(UserError, match=r"--label is for tables; .*s\.fwt reads files of tags"):
         scored(path, tmp_path / "new.conll", label="tag")
+    with pytest.raises(UserError, match=r"--no-header is for tables"):
+        scored(path, tmp_path / "new.conll", header=False)
 
 
 def test_answers_to_questions(packed, tmp_path):
@@ -152,9 +197,9 @@ def test_a_file_in_another_encoding(packed, tmp_path):
         (
             ["text,label", "fine,goood"],
             {},
-            "new.csv line 2: unknown label 'goood'; expected bad, good, so-so; did you mean good?",
+            "new.csv row 1: unknown label 'goood'; expected bad, good, so-so; did you mean good?",
         ),
-        (["review,label", "fine,good"], {}, "new.csv line 1: no column 'text' (found review, label)"),
+        (["review,label", "fine,good"], {}, "new.csv: no column 'text' (found review, label)"),
         (["text,label"], {}, "new.csv: no rows of data"),
         (["text,label", "fine,good"], {"text": ("text", "label")}, "s.fwt reads one text, but --text has 2"),
         (["text,label", "fine,good"], {"model_name": "reviews"}, "--data is for packed files: reviews is not one"),

@@ -86,6 +86,11 @@ def test_only_the_skyline_is_named():
     assert all(text.get_path_effects() for text in texts(figure))  # white around each label, so that no line crosses it
 
 
+def test_equal_students_are_named_one_above_the_other():
+    figure = draw_skylines(group_rows([TEACHER, *(row(name, 20_000, 0.8) for name in ("ffn", "cnn"))]))
+    assert [text.get_text() for text in texts(figure)] == ["ffn\ncnn", "minilm"]
+
+
 def test_formulas_are_drawn_as_text():
     name = r"$\frac{ and \$x_1$"
     figure = draw_skylines(group_rows([row(name, 20_000, 0.8, task=name)]))

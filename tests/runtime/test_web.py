@@ -153,8 +153,10 @@ const probe = async () => {
     group => [group.label, ...[...group.children].map(each => each.textContent)]);
   await choose(2);
   const score = [find("answer").textContent, model.predict(find("first").value, find("second").value).score];
+  await openFile(new File([decode(MODELS[2].file)], "numbers.fwt"));
+  const number = [find("question").textContent, find("answer").textContent];
   find("result").textContent = btoa(unescape(encodeURIComponent(JSON.stringify({answers, shown, tags, facts, problem,
-    refused, opened, listed, score, wide: document.scrollingElement.scrollWidth}))));
+    refused, opened, listed, score, number, wide: document.scrollingElement.scrollWidth}))));
 };
 const wait = () => model ? probe() : setTimeout(wait, 20);
 wait();
@@ -214,5 +216,8 @@ def test_the_page_in_a_browser(tmp_path):
     shown, score = result["score"]
     assert float(shown) == pytest.approx(5 * score, abs=0.006)
     assert 1 < float(shown) < 5
+    question, shown = result["number"]  # of a file alone, which does not say the range
+    assert question.startswith("Gives a number from 0 to 1: 0 is the lowest of its training data")
+    assert float(shown) == pytest.approx(score, abs=0.006)
     assert result["wide"] <= 1000
     assert "CONSOLE" not in done.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from common.data.readers.any_table import file_identity
 from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars
@@ -15,7 +16,6 @@ from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
 from compression.experiments.fit import state
 from compression.experiments.fit.contents.read import read_contents
-from compression.experiments.fit.contents.table import file_identity
 from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State

@@ -11,6 +11,7 @@ import numpy as np
 
 from common.config import Settings
 from common.data.prepare import make_splits
+from common.data.readers.label_cells import label_counts, without_labels
 from common.data.readers.tables import read_source
 from common.data.split import Split, count_rows, load_split
 from common.data.tasks import load_task
@@ -29,7 +30,6 @@ from compression.experiments.commands import example
 from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.baselines import score_baselines
 from compression.experiments.fit.contents.detect import FileContents
-from compression.experiments.fit.contents.labels import label_counts, without_labels
 from compression.experiments.fit.page import analyse, answered_from, write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search

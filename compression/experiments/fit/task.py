@@ -15,6 +15,10 @@ import pyarrow.parquet as pq
 import yaml
 
 from common.data.overlap import FEW_WORDS, whole_rows
+from common.data.readers.label_cells import (
+    Row,
+    labels_of,
+)
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.kinds.iob import as_iob
@@ -27,10 +31,6 @@ from compression.experiments.fit.contents.by_word import (
     some_unanswerable,
 )
 from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents
-from compression.experiments.fit.contents.labels import (
-    Row,
-    labels_of,
-)
 
 TASK_FILE = "task.yaml"
 _KEPT_OF_LABEL = 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -221,9 +222,10 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
         if on_skyline and point.spread:
             ends = [100 * (point.score - point.spread), 100 * (point.score + point.spread)]
             axes.plot([point.cost] * 2, ends, color=look["color"], linewidth=0.9, zorder=2.8, in_layout=False)
-    for point in panel.best:  # the area above and to the left of a skyline is free
+    for at, equal in itertools.groupby(panel.best, lambda point: point.at):
+        names = "\n".join(point.label for point in equal)  # the area above and to the left of a skyline is free
         around = [withStroke(linewidth=2, foreground="white")]  # no line crosses a label
-        axes.annotate(point.label, point.at, (-3, 3), **_LABEL, path_effects=around)
+        axes.annotate(names, at, (-3, 3), **_LABEL, path_effects=around)
     costs = [point.cost for point in panel.points]
     span = max(costs) / min(costs)
     axes.margins(0.12)

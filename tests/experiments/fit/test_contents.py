@@ -3,8 +3,8 @@
 import pytest
 from own_task import write_csv
 
+from common.data.readers import any_table
 from common.errors import UserError
-from compression.experiments.fit.contents import table
 from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.settings import FitSettings
 
@@ -18,7 +18,7 @@ def contents(folder, labels_of_test):
 
 
 def test_a_sample_of_the_test_file_is_noted(tmp_path, monkeypatch):
-    monkeypatch.setattr(table, "MOST_ROWS", 60)
+    monkeypatch.setattr(any_table, "MOST_ROWS", 60)
     read = contents(tmp_path, ["1.5"] * 70)
     assert len(read.test) == 60
     assert read.notes == (NUMBERS, "test.csv: 70 rows, of which 60 are drawn at random.")

@@ -13,10 +13,10 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.data.readers.any_table import Table, read_any
+from common.data.readers.label_cells import FEWEST_OF_LABEL, usual_labels
 from common.errors import UserError
 from compression.experiments.fit.contents.detect import FEWEST_ROWS, detect
-from compression.experiments.fit.contents.labels import FEWEST_OF_LABEL, usual_labels
-from compression.experiments.fit.contents.table import Table, read_any
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.task import draw
 
@@ -131,7 +131,7 @@ def test_text_columns_that_contradict_are_refused():
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "parquet"])
 def test_a_large_file_is_sampled_from_many_places(tmp_path, suffix, monkeypatch):
     """The label is the row's number: rows are from all over the file, and whole."""
-    monkeypatch.setattr("compression.experiments.fit.contents.table._BLOCK", 2000)
+    monkeypatch.setattr("common.data.readers.any_table._BLOCK", 2000)
     texts = [f'row {i} said:\n"quoted, text"' for i in range(9000)]
     texts = texts if suffix in ("csv", "jsonl") else [text.replace("\n", " ") for text in texts]
     path = tmp_path / f"large.{suffix}"
@@ -153,7 +153,7 @@ def test_a_large_file_is_sampled_from_many_places(tmp_path, suffix, monkeypatch)
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
 def test_no_row_of_a_large_file_is_read_twice(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("compression.experiments.fit.contents.table._BLOCK", 2000)
+    monkeypatch.setattr("common.data.readers.any_table._BLOCK", 2000)
     path = tmp_path / f"r.{suffix}"
     own_task.WRITERS[suffix](path, [(f"row {number}", "a") for number in range(5000)])
     for seed in range(5):
@@ -165,7 +165,7 @@ def test_no_row_of_a_large_file_is_read_twice(tmp_path, suffix, monkeypatch):
 @pytest.mark.parametrize("lines", [1, 3, 9])
 def test_rows_of_a_large_file_are_whole(tmp_path, suffix, lines, monkeypatch):
     """Blocks begin anywhere: in a quoted cell of several lines, too."""
-    monkeypatch.setattr("compression.experiments.fit.contents.table._BLOCK", 1000)
+    monkeypatch.setattr("common.data.readers.any_table._BLOCK", 1000)
     path, end = tmp_path / f"r.{suffix}", {"csv": ",", "tsv": "\t"}[suffix]
     cells = [(f"said {row}\n" * lines + f'""so""{end} they', f"{row}") for row in range(500)]
     path.write_text("".join(f'"{text}"{end}"{label}"\n' for text, label in [("text", "label"), *cells]))

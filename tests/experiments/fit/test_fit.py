@@ -14,13 +14,13 @@ from processes import run_script
 from stops import stopped_in_step
 
 import compression
+from common.data.readers.any_table import file_identity
 from common.errors import UserError
 from common.stopping import OutOfTime, check, graceful, time_limit
 from common.store.workspace import one_word
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
 from compression.experiments.fit import search
-from compression.experiments.fit.contents.table import file_identity
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.result import FitResult, Packed
 from compression.experiments.fit.settings import FitSettings

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from own_task import write_csv, write_tsv
 
+from common.data.readers.any_table import read_any
+from common.data.readers.label_cells import labels_of, read_rows
 from common.data.readers.tables import read_source
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL
 from compression.experiments.fit.contents.detect import detect
-from compression.experiments.fit.contents.labels import labels_of, read_rows
 from compression.experiments.fit.contents.read import read_contents, with_test
-from compression.experiments.fit.contents.table import read_any
 from compression.experiments.fit.run import in_words
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.task import draw, write_task

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from common.data.readers.any_table import Table, named_columns, read_any
 from common.data.readers.records import as_sentence, is_missing
 from common.data.readers.tables import as_label
 from common.errors import UserError
 from common.kinds.base import finite_numbers
 from common.teachers.answers import LABEL_PREFIXES
-from compression.experiments.fit.contents.columns import LABEL_NAMES, guess_label, named_columns, text_columns
+from compression.experiments.fit.contents.columns import LABEL_NAMES, guess_label, text_columns
 from compression.experiments.fit.contents.detect import Answers
-from compression.experiments.fit.contents.table import Table, read_any
 from compression.experiments.fit.settings import FitSettings
 
 _LABELS = ("predicted_label", "predicted_labels", "predicted_score", *LABEL_NAMES)

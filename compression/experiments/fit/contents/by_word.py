@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.data.readers.any_table import MOST_BYTES, Table
+from common.data.readers.label_cells import Row
 from common.data.readers.questions import answer_spans, questions_split
 from common.data.readers.records import MAX_CHARACTERS, as_sentence, is_missing, kind_of, read_lines
 from common.data.readers.tables import JOINED_SUFFIXES, SUFFIXES
@@ -23,8 +25,6 @@ from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import NO_ANSWER
 from common.reading import regular_file
 from common.stopping import at_once
-from compression.experiments.fit.contents.labels import Row
-from compression.experiments.fit.contents.table import MOST_BYTES, Table
 from compression.experiments.fit.settings import FitSettings
 
 TAGGED_SUFFIXES = (".txt", ".conll", ".iob", ".iob2", ".bio", ".bioes")

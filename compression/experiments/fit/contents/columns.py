@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from common.data.readers.records import column_indices, is_missing
+from common.data.readers.any_table import Table, named_columns
+from common.data.readers.label_cells import is_number
+from common.data.readers.records import is_missing
 from common.data.text import text_key, words_in
 from common.errors import UserError
-from compression.experiments.fit.contents.labels import is_number
-from compression.experiments.fit.contents.table import Table
 from compression.experiments.fit.settings import FitSettings
 from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
 LABEL_NAMES = ("label", "labels", "class", "category", "target")
-LABEL_COLUMNS = "label columns"
-"""Name of the column of lists that several columns of labels become."""
-_YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 _LONG = 3.0
 """Mean number of words from which on a column counts as texts."""
-
-
-def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a flag names, as the table has them. Raises UserError for one that it has not."""
-    return tuple(table.header[index] for index in column_indices(f"{flag}: {table.path}", table.header, columns))
-
-
-def with_lists(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table with a further column of lists: the names of those of the columns that say yes.
-
-    In a row without a word in any of them, the list is None, unless an empty cell says no. Raises UserError, which
-    names row and column, for a cell that says neither yes nor no.
-    """
-    names = named_columns(table, "--label", columns)
-    by_column = [_yes_or_no(table, name) for name in names]
-    rows = []
-    for number, (row, *answers) in enumerate(zip(table.rows, *by_column, strict=True), 1):
-        unknown = answers.count(None)
-        if 0 < unknown < len(names):
-            raise _neither(table, number, names[answers.index(None)], "")
-        rows.append([*row, None if unknown else list(itertools.compress(names, answers))])
-    return dataclasses.replace(table, header=[*table.header, LABEL_COLUMNS], rows=rows)
-
-
-def _yes_or_no(table: Table, name: str) -> list[bool | None]:
-    """Return a column as answers; an empty cell says no if no other word of the column does, else it is None."""
-    words = ["" if is_missing(cell) else str(cell).strip().lower() for cell in table.column(name)]
-    meaning = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
-    meaning[""] = None if set(words) & set(_NO) else False
-    for number, word in enumerate(words, 1):
-        if word not in meaning:
-            raise _neither(table, number, name, word)
-    return [meaning[word] for word in words]
-
-
-def _neither(table: Table, row: int, column: str, word: str) -> UserError:
-    return UserError(
-        f"{table.path} row {row}: column {column!r} has {word[:80]!r}, which says neither yes nor no (1 or 0, true or "
-        "false, yes or no, x or an empty cell)"
-    )
 
 
 def text_columns(table: Table, settings: FitSettings) -> tuple[str, ...]:

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from common.data.readers.records import MAX_CHARACTERS
-from common.data.readers.tables import too_long
-from common.data.tasks import JOINED_BY
-from common.data.text import text_key
-from common.errors import UserError
-from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.contents.columns import (
-    LABEL_COLUMNS,
-    check_texts,
-    guess_label,
-    named_columns,
-    text_columns,
-)
-from compression.experiments.fit.contents.labels import (
+from common.data.readers.any_table import Table, named_columns, table_notes
+from common.data.readers.label_cells import (
     FEWEST_OF_LABEL,
+    LABEL_COLUMNS,
     Row,
     are_numbers,
     decimal_mark,
@@ -35,7 +23,15 @@ from compression.experiments.fit.contents.labels import (
     with_plain_numbers,
     without_labels,
 )
-from compression.experiments.fit.contents.table import Table
+from common.data.tasks import JOINED_BY
+from common.data.text import text_key
+from common.errors import UserError
+from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
+from compression.experiments.fit.contents.columns import (
+    check_texts,
+    guess_label,
+    text_columns,
+)
 from compression.experiments.fit.settings import FitSettings
 
 FEWEST_ROWS = 50
@@ -134,15 +130,6 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     notes += _count_notes(answers.count(()), "rows have none of the labels.")
     notes += _count_notes(answers.count(None), "rows have no label: they are only distilled on.")
     return FileContents(texts, label, labels, usable, kind, mark or ".", tuple(left_out), tuple(notes))
-
-
-def table_notes(table: Table, texts: Sequence[str]) -> list[str]:
-    """Return notes on a table's sampled rows and its long texts."""
-    notes = [table.sampled] if table.sampled else []
-    cells = itertools.chain.from_iterable(map(table.column, texts))
-    if long := sum(isinstance(cell, str) and len(cell) > MAX_CHARACTERS for cell in cells):
-        notes.append(too_long(long).removesuffix("."))
-    return [f"{table.path.name}: {note}." for note in notes]
 
 
 def _count_notes(count: int, what: str) -> list[str]:

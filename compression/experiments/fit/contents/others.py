@@ -9,6 +9,8 @@ import dataclasses
 
 import numpy as np
 
+from common.data.readers.any_table import Table, read_any
+from common.data.readers.label_cells import read_rows
 from common.data.readers.records import kind_of, read_lines
 from common.errors import UserError
 from common.kinds.registry import LABELS
@@ -16,8 +18,6 @@ from common.reading import regular_file
 from common.seeds import derive
 from compression.experiments.fit.contents.columns import text_columns
 from compression.experiments.fit.contents.detect import FileContents
-from compression.experiments.fit.contents.labels import read_rows
-from compression.experiments.fit.contents.table import Table, read_any
 from compression.experiments.fit.settings import FitSettings
 
 _HELD_OUT = 10

@@ -10,6 +10,16 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes
+from common.data.readers.label_cells import (
+    Row,
+    is_number,
+    labels_of,
+    read_rows,
+    with_lists,
+    with_plain_numbers,
+    without_labels,
+)
 from common.errors import UserError
 from common.kinds.registry import LABELS, NUMBERS, TAGS
 from compression.experiments.fit.contents.answers import with_answers
@@ -20,18 +30,8 @@ from compression.experiments.fit.contents.by_word import (
     words_in_columns,
     words_in_lines,
 )
-from compression.experiments.fit.contents.columns import with_lists
-from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents, detect, table_notes
-from compression.experiments.fit.contents.labels import (
-    Row,
-    is_number,
-    labels_of,
-    read_rows,
-    with_plain_numbers,
-    without_labels,
-)
+from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents, detect
 from compression.experiments.fit.contents.others import with_others
-from compression.experiments.fit.contents.table import MOST_BYTES, Table, read_any
 from compression.experiments.fit.settings import FitSettings
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from common.data.readers import records
 from common.data.readers.records import (
+    MAX_CHARACTERS,
     column_indices,
     csv_records,
     decoded,
@@ -26,7 +27,7 @@ from common.data.readers.records import (
     read_jsonl,
     read_lines,
 )
-from common.data.readers.tables import JOINED_SUFFIXES, TABLES, open_parquet
+from common.data.readers.tables import JOINED_SUFFIXES, TABLES, open_parquet, too_long
 from common.data.text import normalise
 from common.errors import UserError
 from common.reading import UTF_8, regular_file
@@ -56,10 +57,24 @@ class Table:
         return [row[index] for row in self.rows]
 
 
+def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a flag names, as the table has them. Raises UserError for one that it has not."""
+    return tuple(table.header[index] for index in column_indices(f"{flag}: {table.path}", table.header, columns))
+
+
+def table_notes(table: Table, texts: Sequence[str]) -> list[str]:
+    """Return notes on a table's sampled rows and its long texts."""
+    notes = [table.sampled] if table.sampled else []
+    cells = itertools.chain.from_iterable(map(table.column, texts))
+    if long := sum(isinstance(cell, str) and len(cell) > MAX_CHARACTERS for cell in cells):
+        notes.append(too_long(long).removesuffix("."))
+    return [f"{table.path.name}: {note}." for note in notes]
+
+
 def read_any(
     path: Path,
     seed: int,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: float = MOST_BYTES,
     delimiter: str | None = None,
     header: bool = True,
     columns: Sequence[str] = (),
@@ -67,13 +82,13 @@ def read_any(
 ) -> Table:
     """Return the rows of a file, or a sample of them if it is larger than `most_bytes`.
 
-    delimiter: of a CSV or TSV, None for the likeliest; header: whether these have a header line, else columns are
-    called 1, 2, ...; columns: those that are needed, if they are known; encoding: of text files. Raises UserError for a
-    missing, damaged or empty file, or one of an unknown kind.
+    most_bytes: math.inf for all rows, however many; delimiter: of a CSV or TSV, None for the likeliest; header: whether
+    these have a header line, else columns are called 1, 2, ...; columns: those that are needed, if they are known;
+    encoding: of text files. Raises UserError for a missing, damaged or empty file, or one of an unknown kind.
     """
     size, kind = regular_file(path).stat().st_size, kind_of(path)
     if kind not in (*JOINED_SUFFIXES, ".jsonl", ".parquet"):
-        raise UserError(f"{path}: unknown kind of file; fit reads {', '.join(TABLES)} (UTF-8)")
+        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     if kind not in JOINED_SUFFIXES and (delimiter or not header):
         raise UserError(f"{path}: {'--delimiter' if delimiter else '--no-header'} is for CSV and TSV files")
     rng = np.random.default_rng(derive("fit", seed))
@@ -93,7 +108,7 @@ def read_any(
                     table = _of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])])
     if not table.rows:
         raise UserError(f"{path}: no rows of data")
-    if len(table.rows) <= MOST_ROWS:
+    if most_bytes == math.inf or len(table.rows) <= MOST_ROWS:
         return table
     chosen = np.sort(rng.choice(len(table.rows), MOST_ROWS, replace=False)).tolist()
     sampled = f"{table.sampled or f'{len(table.rows):,} rows'}, of which {MOST_ROWS:,} are drawn at random"
@@ -174,7 +189,7 @@ def _complete(rows: Iterable[list[str]], header: Sequence[str]) -> list[list[str
     return complete
 
 
-def _read_parquet(path: Path, size: int, most_bytes: int, rng: np.random.Generator, columns: Sequence[str]) -> Table:
+def _read_parquet(path: Path, size: int, most_bytes: float, rng: np.random.Generator, columns: Sequence[str]) -> Table:
     with open_parquet(path) as file:
         header = file.schema_arrow.names
         if columns:

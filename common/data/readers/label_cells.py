@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import re
 from collections import Counter
@@ -9,12 +11,12 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.readers.records import as_sentence, column_indices, kind_of
+from common.data.readers.any_table import Table, named_columns
+from common.data.readers.records import as_sentence, column_indices, is_missing, kind_of
 from common.data.readers.tables import JOINED_SUFFIXES, as_label, as_labels
 from common.data.tasks import JOINED_BY
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
-from compression.experiments.fit.contents.table import Table
 
 FEWEST_OF_LABEL = 5
 """Rows of a label that has fewer rows are left out."""
@@ -24,6 +26,9 @@ SCORES = 20
 """A column of numbers with more distinct values is a regression target."""
 _OTHER_SEPARATORS = (", ", ",", ";")
 """Separators of labels that are not taken as such without --separator."""
+LABEL_COLUMNS = "label columns"
+"""Name of the column of lists that several columns of labels become."""
+_YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
 
@@ -65,6 +70,41 @@ def _answer(cell: Any, several: bool, separator: str | None) -> tuple[str, ...] 
             raise UserError(f"a list of {len(cell)} labels where a row has one label ({str(cell)[:40]})")
         cell = cell[0]
     return as_label(cell) or None
+
+
+def with_lists(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table with a further column of lists: the names of those of the columns that say yes.
+
+    In a row without a word in any of them, the list is None, unless an empty cell says no. Raises UserError, which
+    names row and column, for a cell that says neither yes nor no.
+    """
+    names = named_columns(table, "--label", columns)
+    by_column = [_yes_or_no(table, name) for name in names]
+    rows = []
+    for number, (row, *answers) in enumerate(zip(table.rows, *by_column, strict=True), 1):
+        unknown = answers.count(None)
+        if 0 < unknown < len(names):
+            raise _neither(table, number, names[answers.index(None)], "")
+        rows.append([*row, None if unknown else list(itertools.compress(names, answers))])
+    return dataclasses.replace(table, header=[*table.header, LABEL_COLUMNS], rows=rows)
+
+
+def _yes_or_no(table: Table, name: str) -> list[bool | None]:
+    """Return a column as answers; an empty cell says no if no other word of the column does, else it is None."""
+    words = ["" if is_missing(cell) else str(cell).strip().lower() for cell in table.column(name)]
+    meaning = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+    meaning[""] = None if set(words) & set(_NO) else False
+    for number, word in enumerate(words, 1):
+        if word not in meaning:
+            raise _neither(table, number, name, word)
+    return [meaning[word] for word in words]
+
+
+def _neither(table: Table, row: int, column: str, word: str) -> UserError:
+    return UserError(
+        f"{table.path} row {row}: column {column!r} has {word[:80]!r}, which says neither yes nor no (1 or 0, true or "
+        "false, yes or no, x or an empty cell)"
+    )
 
 
 def labels_of(row: Row) -> tuple[str, ...]:

@@ -305,10 +305,10 @@ def load_bytes(data: bytes) -> Model:
 
 def open_packed(data: bytes) -> tuple[Header, Reader]:
     """Return a packed file's header, and a reader of what follows it. Raises PackedError."""
-    if len(data) < 16 or data[:3] != MAGIC:
+    if len(data) < 16 or data[:3] != MAGIC or not data[3]:
         raise PackedError("not a packed student" if data else "an empty file")
-    if data[3] != VERSION:
-        raise PackedError(f"format version {data[3]}; this runtime reads version {VERSION}")
+    if data[3] > VERSION:
+        raise PackedError(f"made by a newer version of Featherweight, in format {data[3]}; this one reads {VERSION}")
     length = int.from_bytes(data[4:8], "little")
     if length != len(data):
         raise PackedError(f"{len(data):,} bytes instead of {length:,}: truncated, or something was appended")

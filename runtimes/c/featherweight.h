@@ -1060,7 +1060,7 @@ FW_API const char *fw_error(int status) {
   static const char *const texts[] = {
       "no error",
       "not a packed student",
-      "another version of the format than this runtime reads",
+      "made by a newer version of Featherweight, in a format that this one does not read",
       "the file's length is not the one it says: truncated, or something was appended",
       "the checksum is wrong: the file is damaged",
       "the header cannot be inflated, or has another length than it says",
@@ -2572,8 +2572,8 @@ static int fw__make_weights(fw_model *m) {
 static int fw__open(fw_model *model, const uint8_t *file, size_t length) {
   uint8_t window[FW_WINDOW];
   fw__inflate inflate;
-  if (length < 16 || !file || memcmp(file, "FWT", 3)) return FW_NOT_PACKED;
-  if (file[3] != FW_FORMAT) return FW_VERSION;
+  if (length < 16 || !file || memcmp(file, "FWT", 3) || !file[3]) return FW_NOT_PACKED;
+  if (file[3] > FW_FORMAT) return FW_VERSION;
   if (fw__u32(file + 4) != length) return FW_LENGTH;
   if (fw__crc(file, length - 4) != fw__u32(file + length - 4)) return FW_CHECKSUM;
   fw__reader r = {file, 8, length - 4, NULL, 0};

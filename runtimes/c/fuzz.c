@@ -4,7 +4,10 @@
     ./fuzz loop SECONDS SEED FILE...     mutate these files; print how many were models, and why others were rejected
     ./fuzz answers < STREAM              read unchanged files, each after its length in four bytes; print their answers
 
-With clang: clang -fsanitize=fuzzer,address,undefined -DFW_LIBFUZZER fuzz.c */
+With clang's libFuzzer, which looks for inputs that run new code; an input is a packed file and a text behind it:
+
+    make guided
+    ./guided -max_len=4096 FOLDER ../../tests/runtime/corpus */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,8 +16,12 @@ With clang: clang -fsanitize=fuzzer,address,undefined -DFW_LIBFUZZER fuzz.c */
 #include "featherweight.h"
 
 enum { STATUSES = FW_LARGE_VOCABULARY + 2, TOO_LARGE = FW_LARGE_VOCABULARY + 1 };
-static const char *const texts[] = {"A film, 2!", "Caf\xC3\xA9 na\xC3\xAFve \xE2\x82\xAC\xEF\xAC\x81 the films ", ""};
+#ifdef FW_LIBFUZZER
+static const size_t most_memory = (size_t)16 << 20;
+#else
 static const size_t most_memory = (size_t)256 << 20;
+#endif
+static size_t smaller = 1; /* workspaces are as many times smaller than any text can need */
 
 /* Return a copy of exactly this length, so that the sanitizers detect accesses beyond it. */
 static void *copy(const void *bytes, size_t length) {
@@ -25,11 +32,12 @@ static void *copy(const void *bytes, size_t length) {
 }
 
 /* Return a file's status; writes its logits for a text to *logits, to be freed, and their number to *count. */
-static int answer(const uint8_t *bytes, size_t length, const char *text, float **logits, size_t *count) {
+static int answer(const uint8_t *bytes, size_t length, const char *text, size_t of_text, float **logits,
+                  size_t *count) {
   fw_model model;
   void *file = copy(bytes, length);
   int status = fw_open(&model, file, length);
-  size_t size = status ? 0 : fw_memory_size(&model), of_text = strlen(text);
+  size_t size = status ? 0 : fw_memory_size(&model);
   *logits = NULL;
   *count = 0;
   if (!status && size > most_memory) status = TOO_LARGE;
@@ -42,7 +50,7 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
     if (fw_needed(&model) > size || fw_load(&model, memory, fw_needed(&model))) abort();
   }
   free(file);
-  size = status ? 0 : fw_workspace_size(&model, of_text);
+  size = status ? 0 : fw_workspace_size(&model, of_text) / smaller;
   if (!status && size > most_memory) status = TOO_LARGE;
   if (!status) {
     void *workspace = copy(NULL, size);
@@ -73,50 +81,11 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, float *
   return status;
 }
 
-#ifdef FW_LIBFUZZER
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
-  float *logits;
-  size_t count;
-  answer(bytes, length, texts[1], &logits, &count);
-  free(logits);
-  return 0;
-}
-#else
-
 static uint64_t state;
 
 static uint32_t below(uint32_t limit) {
   state ^= state << 13, state ^= state >> 7, state ^= state << 17;
   return (uint32_t)((state * 0x2545F4914F6CDD1Du >> 32) % (limit ? limit : 1));
-}
-
-typedef struct {
-  uint8_t *bytes;
-  size_t length, header, size; /* header: length of the inflated header; the rest of the file follows it */
-} File;
-
-/* Return a file with its header inflated, followed by the rest of the file. */
-static File taken_apart(const char *path) {
-  FILE *in = fopen(path, "rb");
-  static uint8_t bytes[1 << 22];
-  size_t length = in ? fread(bytes, 1, sizeof bytes, in) : 0;
-  fw_model model;
-  static fw__inflate inflate;
-  if (in) fclose(in);
-  if (fw_open(&model, bytes, length)) {
-    fprintf(stderr, "error: %s: not a packed file\n", path);
-    exit(2);
-  }
-  File file = {malloc(1 << 23), 0, model.header_length, 1 << 23};
-  if (!file.bytes) abort();
-  fw__start_inflate(&inflate, model.stored, model.stored_length, file.bytes, FW__NONE);
-  if (model.stored_length == model.header_length) memcpy(file.bytes, model.stored, model.header_length);
-  else
-    for (size_t i = 0; i < file.header; i++)
-      if (fw__inflated(&inflate) < 0) abort();
-  memcpy(file.bytes + file.header, bytes + model.rest_at, length - 4 - model.rest_at);
-  file.length = file.header + length - 4 - model.rest_at;
-  return file;
 }
 
 static size_t put_number(uint8_t *to, size_t value) {
@@ -166,6 +135,98 @@ static size_t changed(uint8_t *bytes, size_t length, size_t capacity) {
   }
 }
 
+/* Write the length and the checksum of a file. */
+static void seal(uint8_t *file, size_t length) {
+  for (int i = 0; i < 4; i++) file[4 + i] = (uint8_t)(length >> 8 * i);
+  uint32_t crc = fw__crc(file, length - 4);
+  for (int i = 0; i < 4; i++) file[length - 4 + (size_t)i] = (uint8_t)(crc >> 8 * i);
+}
+
+#ifdef FW_LIBFUZZER
+enum { MOST_PART = 1 << 16 };
+size_t LLVMFuzzerMutate(uint8_t *bytes, size_t length, size_t most);
+
+/* Return the length of the file at the beginning of an input. */
+static size_t length_of_file(const uint8_t *bytes, size_t length) {
+  size_t stated = length < 16 ? length : fw__u32(bytes + 4);
+  return stated < 16 || stated > length ? length : stated;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  float *logits;
+  size_t count, file = length_of_file(bytes, length);
+  smaller = length % 3 ? 1 : 1 + length % 64; /* one text in three may not fit */
+  int status = answer(bytes, file, (const char *)bytes + file, length - file, &logits, &count);
+  if (status == FW_WORKSPACE && smaller == 1) abort();
+  for (size_t i = 0; !status && i < count; i++)
+    if (!(logits[i] - logits[i] == 0)) abort();
+  free(logits);
+  return 0;
+}
+
+/* Change the header of an input's file, what follows it, or the text, and correct the length and the checksum; or any
+ * byte. */
+size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t length, size_t most, unsigned seed) {
+  static uint8_t parts[3][MOST_PART];
+  size_t file = length_of_file(bytes, length), at = 8, lengths[3];
+  state = seed * 0x9E3779B97F4A7C15u + 88172645463325252u;
+  fw__reader r = {bytes, 8, file < 12 ? 8 : file - 4, NULL, 0};
+  uint32_t stored = fw__number(&r, FW__MOST_VALUES), size = fw__number(&r, FW__MOST_VALUES), choice = below(32);
+  const uint8_t *header = fw__take(&r, stored);
+  if (r.error || !choice || length > MOST_PART / 2) return LLVMFuzzerMutate(bytes, length, most);
+  lengths[0] = stored;
+  lengths[1] = r.end - r.at;
+  lengths[2] = length - file;
+  memcpy(parts[0], header, lengths[0]);
+  memcpy(parts[1], bytes + r.at, lengths[1]);
+  memcpy(parts[2], bytes + file, lengths[2]);
+  int part = choice < 18 ? 0 : choice < 24 ? 1 : 2;
+  lengths[part] = choice % 2 && part < 2 ? changed(parts[part], lengths[part], MOST_PART)
+                                         : LLVMFuzzerMutate(parts[part], lengths[part], MOST_PART / 2);
+  if (lengths[0] + lengths[1] + lengths[2] + 24 > most) return length;
+  memcpy(bytes, "FWT\1", 4);
+  at += put_number(bytes + at, lengths[0]);
+  at += put_number(bytes + at, stored == size ? lengths[0] : size);
+  memcpy(bytes + at, parts[0], lengths[0]);
+  memcpy(bytes + at + lengths[0], parts[1], lengths[1]);
+  at += lengths[0] + lengths[1] + 4;
+  seal(bytes, at);
+  memcpy(bytes + at, parts[2], lengths[2]);
+  return at + lengths[2];
+}
+#else
+
+static const char *const texts[] = {"A film, 2!", "Caf\xC3\xA9 na\xC3\xAFve \xE2\x82\xAC\xEF\xAC\x81 the films ", ""};
+
+typedef struct {
+  uint8_t *bytes;
+  size_t length, header, size; /* header: length of the inflated header; the rest of the file follows it */
+} File;
+
+/* Return a file with its header inflated, followed by the rest of the file. */
+static File taken_apart(const char *path) {
+  FILE *in = fopen(path, "rb");
+  static uint8_t bytes[1 << 22];
+  size_t length = in ? fread(bytes, 1, sizeof bytes, in) : 0;
+  fw_model model;
+  static fw__inflate inflate;
+  if (in) fclose(in);
+  if (fw_open(&model, bytes, length)) {
+    fprintf(stderr, "error: %s: not a packed file\n", path);
+    exit(2);
+  }
+  File file = {malloc(1 << 23), 0, model.header_length, 1 << 23};
+  if (!file.bytes) abort();
+  fw__start_inflate(&inflate, model.stored, model.stored_length, file.bytes, FW__NONE);
+  if (model.stored_length == model.header_length) memcpy(file.bytes, model.stored, model.header_length);
+  else
+    for (size_t i = 0; i < file.header; i++)
+      if (fw__inflated(&inflate) < 0) abort();
+  memcpy(file.bytes + file.header, bytes + model.rest_at, length - 4 - model.rest_at);
+  file.length = file.header + length - 4 - model.rest_at;
+  return file;
+}
+
 /* Write a damaged file. Most have a correct length and checksum, so that later checks are reached. */
 static size_t damaged(const File *file, uint8_t *to) {
   static uint8_t header[1 << 20], rest[1 << 22];
@@ -182,9 +243,7 @@ static size_t damaged(const File *file, uint8_t *to) {
   memcpy(to + at, header, of_header);
   memcpy(to + at + of_header, rest, of_rest);
   at += of_header + of_rest + 4;
-  for (int i = 0; i < 4; i++) to[4 + i] = (uint8_t)(at >> 8 * i);
-  uint32_t crc = fw__crc(to, at - 4);
-  for (int i = 0; i < 4; i++) to[at - 4 + (size_t)i] = (uint8_t)(crc >> 8 * i);
+  seal(to, at);
   return where == 9 && below(4) == 0 ? changed(to, at, at) : at;
 }
 
@@ -195,8 +254,7 @@ static size_t damaged_deflate(const char *path, uint8_t *to) {
   if (in) fclose(in);
   if (length < 32) return length;
   for (uint32_t i = 1 + below(3); i--;) to[12 + below(200) % (length - 16)] ^= (uint8_t)(1 << below(8));
-  uint32_t crc = fw__crc(to, length - 4);
-  for (int i = 0; i < 4; i++) to[length - 4 + (size_t)i] = (uint8_t)(crc >> 8 * i);
+  seal(to, length);
   return length;
 }
 
@@ -213,7 +271,8 @@ static int loop(double seconds, uint64_t seed, int count, char **paths) {
       uint32_t index = below((uint32_t)count);
       size_t length = below(20) ? damaged(&honest[index], bytes) : damaged_deflate(paths[index], bytes), values;
       float *logits;
-      int status = answer(bytes, length, texts[below(3)], &logits, &values);
+      const char *text = texts[below(3)];
+      int status = answer(bytes, length, text, strlen(text), &logits, &values);
       if (status == FW_WORKSPACE) {
         FILE *out = fopen("workspace.fwt", "wb");
         if (out) fwrite(bytes, 1, length, out), fclose(out);
@@ -252,7 +311,7 @@ static int answers(void) {
     uint8_t *bytes = copy(NULL, length);
     float *logits;
     if (fread(bytes, 1, length, stdin) != length) return 2;
-    int status = answer(bytes, length, texts[0], &logits, &values);
+    int status = answer(bytes, length, texts[0], strlen(texts[0]), &logits, &values);
     printf("%d", status);
     for (size_t i = 0; !status && i < values; i++) printf(" %.9g", (double)logits[i]);
     putchar('\n');

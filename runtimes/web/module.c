@@ -62,10 +62,14 @@ static void unpack_tables(void) {
   for (size_t i = fours + twos; i < sizeof fw__tables; i++) to[i] = (uint8_t)fw__inflated(&stream);
 }
 
+/* The most bytes of a file and of texts: far below those at which an address wraps. */
+#define MOST_FILE ((size_t)1 << 27)
+#define MOST_TEXT ((size_t)1 << 25)
+
 /* Return the address to write a packed file of this length to, 0 if there is not enough memory. */
 EXPORT(room) size_t room(size_t length) {
   base = aligned((size_t)&__heap_base);
-  return reach(base + length) ? base : 0;
+  return length <= MOST_FILE && reach(base + length) ? base : 0;
 }
 
 /* Decode the file that was written to `room`. Returns a status. */
@@ -95,12 +99,13 @@ EXPORT(error) size_t error(int status) { return (size_t)fw_error(status); }
 
 /* Return the address to write texts of this total length to, 0 without enough memory. Earlier texts are lost. */
 EXPORT(input) size_t input(size_t length) {
+  if (length > MOST_TEXT) return 0;
   if (length > longest || !work) {
     longest = 2 * length + 4096;
     words = about.model.tags ? longest / 2 + 1 : 1;
     results = aligned(base + longest);
     work = aligned(results + words * (sizeof(fw_word) + 4 * about.model.outputs));
-    if (longest > 1 << 26 || !reach(work + work_size)) return longest = 0;
+    if (!reach(work + work_size)) return longest = 0;
     fw_start((void *)work, work_size);
   }
   return base;

@@ -1,5 +1,6 @@
 """The WebAssembly module in wasmtime, used as runtimes/web/featherweight.js uses it."""
 
+import functools
 import runpy
 import struct
 
@@ -15,6 +16,15 @@ def builder():
     return runpy.run_path(str(FOLDER / "build.py"))
 
 
+@functools.cache
+def compiled():
+    """Return wasmtime's engine, and the module in it."""
+    import wasmtime
+
+    engine = wasmtime.Engine()
+    return engine, wasmtime.Module.from_file(engine, str(MODULE))
+
+
 class WebModel:
     """A packed file in an instance of the module."""
 
@@ -22,9 +32,9 @@ class WebModel:
         """Raises ValueError with the module's text for what it refuses."""
         import wasmtime
 
-        self._store = wasmtime.Store()
-        compiled = wasmtime.Module.from_file(self._store.engine, str(MODULE))
-        self._exports = wasmtime.Instance(self._store, compiled, []).exports(self._store)
+        engine, module = compiled()
+        self._store = wasmtime.Store(engine)
+        self._exports = wasmtime.Instance(self._store, module, []).exports(self._store)
         self.memory = self._exports["memory"]
         self._write(self.call("room", len(data)), data)
         self._check(self.call("open", len(data)))

@@ -57,6 +57,8 @@ _FINALISTS = 2
 _REFIT_ROWS = 1 / 12
 """Validation's rows are learned from in the end if they are at least this share of train's. On five sets of 900 to
 10,300 rows they added 1.0 points, on two of 14,000 and 19,000 nothing."""
+_REFIT_SHARE = 0.35
+"""Largest share of the time of all students that may be kept for it."""
 _REJECTION_BYTES = 8
 """Bytes that --reject adds to a packed file, at most."""
 _LONG_TEXT = 600
@@ -70,6 +72,8 @@ class Search:
         """taught: the teacher to learn from; end, packed: when training ends and the file is packed, by the clock."""
         self.stages, self.task, self.state, self.clock = stages, stages.task, stages.state, stages.clock
         self.max_bytes, self.taught, self.end, self.packed = max_bytes, taught, end, packed
+        self.seconds = packed - self.clock.used
+        """Seconds for all students."""
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
@@ -93,7 +97,8 @@ class Search:
         is_possible = not (settings.reject or settings.has_answers or settings.other)  # validation has no answers
         if not (ranked and is_possible and len(self.held_out) >= _REFIT_ROWS * self.rows):
             return 0.0
-        return (_OVER_AGAIN + _TUNED * _TUNE_EPOCHS / ranked[0].epochs) * ranked[0].seconds
+        seconds = (_OVER_AGAIN + _TUNED * _TUNE_EPOCHS / ranked[0].epochs) * ranked[0].seconds
+        return seconds if seconds <= _REFIT_SHARE * self.seconds else 0.0
 
     def run(self) -> Trained:
         """Return the student that is best on validation, quantized and packed. Raises UserError if none fits."""

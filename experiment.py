@@ -90,7 +90,8 @@ def _run(plan: Plan) -> None:
 def _print_results(rows: Sequence[Row], record: ExperimentRecord, folder: Path) -> None:
     if rows:
         print(terminal_report(rows, record))
-    print(f"report: {folder / 'report.html'}")
+    if (page := folder / "report.html").exists():
+        print(f"report: {page}")
 
 
 def _sweep(settings: SweepSettings, file: str) -> None:

@@ -23,8 +23,8 @@ from common.teachers.huggingface.classes import load_teacher_of_any
 from common.teachers.huggingface.pretrained import most_tokens
 from common.teachers.huggingface.teacher import hidden_states
 from common.training.loop import Callback
-from compression.distillation.losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.distillation.settings import AlignSettings
+from compression.distillation.state_losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.students.batch import Batch, EncodedRows
 from compression.students.init import choose_layers
 from compression.students.settings import StudentSettings

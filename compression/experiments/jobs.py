@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 from pydantic_core import to_jsonable_python
@@ -238,6 +238,12 @@ def teacher_of(jobs: Iterable[Job]) -> str | None:
     return names[-1] if names else None
 
 
+Values = Annotated[
+    dict[str, Any], pydantic.BeforeValidator(lambda v: underscored(v) if isinstance(v, dict) else v or {})
+]
+"""Type of settings in a file: their names may have dashes, and nothing stands for none."""
+
+
 class ExperimentFile(Settings):
     """The keys that a file of jobs and a grid share."""
 
@@ -245,7 +251,7 @@ class ExperimentFile(Settings):
     """Name of the experiment's folder in the workspace."""
     title: str = ""
     """Heading of the report."""
-    settings: dict[str, Any] = {}
+    settings: Values = {}
     """Settings for every job that has them. In a grid, those of compress.py are for the runs; task, augmented and all
     others reach the shared jobs."""
     seeds: tuple[str | int, ...] = ()
@@ -258,7 +264,7 @@ class ChainFile(ExperimentFile):
 
     pairs: str | None = None
     """Another experiment file, relative to this one, that is run instead if the tasks are tasks of pairs."""
-    jobs: tuple[dict[str, dict[str, Any] | None], ...] = pydantic.Field(min_length=1)
+    jobs: tuple[dict[str, Values], ...] = pydantic.Field(min_length=1)
     """Jobs in order, each a name and its settings."""
 
 
@@ -283,12 +289,10 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
     file = build(ChainFile, loaded)
-    in_file = [
-        (kind, with_task_path(path, underscored(values or {}))) for job in file.jobs for kind, values in job.items()
-    ]
+    in_file = [(kind, with_task_path(path, values)) for job in file.jobs for kind, values in job.items()]
     kinds = [kind for kind, _ in in_file]
     chain, flags, typed = _flags_by_job(kinds, argv)
-    shared = with_task_path(path, underscored(file.settings))
+    shared = with_task_path(path, file.settings)
     check_known(shared, kinds)
     jobs: list[Job] = []
     for (kind, values), override in zip(in_file, flags, strict=True):

@@ -143,7 +143,9 @@ def load_classifier(
     if path.suffix != PACKED_SUFFIX and not path.is_file():
         if runtime != "numpy":
             raise UserError(f"--runtime {runtime} is for packed files; {model} is a saved model")
-        from compression.inference.saved import load_saved  # imports PyTorch and pyarrow; packed files need neither
+        from compression.inference.saved_model import (
+            load_saved,  # imports PyTorch and pyarrow; packed files need neither
+        )
 
         return load_saved(paths, path, task, cpu)
     packed = load_packed(path, runtime)

@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from compression.distillation.losses import attention_kl, attention_mse, attention_score_mse, hidden_cosine, hidden_mse
+from compression.distillation.state_losses import (
+    attention_kl,
+    attention_mse,
+    attention_score_mse,
+    hidden_cosine,
+    hidden_mse,
+)
 
 
 def close(loss, value):

@@ -232,7 +232,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path):
             "every cell of the grid is skipped",
         ),
         ({"axes": {"seed": [1, 2]}}, [], "a grid cannot set seed: give `seeds`"),
-        ({"axes": {"m": {"x": {"model-name": "a"}}}}, [], "a grid cannot set model-name"),
+        ({"axes": {"m": {"x": {"model-name": "a"}}}}, [], "a grid cannot set model_name"),
         ({"settings": {"task": "sst-2", "load_trained_model": "x"}}, [], "a grid cannot set load_trained_model"),
         ({"settings": ["a"]}, [], "settings"),
         ({"rules": [{"when": {"method": [["a"]]}, "skip": True}]}, [], "axis method has no value"),
@@ -295,6 +295,11 @@ def test_every_table_of_the_thesis_can_be_planned(path):
         assert (settings.schedule, settings.max_grad_norm) == ("constant", 0)
         assert settings.weight_decay == (1e-5 if settings.student_arch == "rnn" else 0)
         assert settings.encoder_hidden_dim in ((150, 100) if settings.task == "sst-2" else (300, 200, 150))
+
+
+@pytest.mark.parametrize("path", sorted(THESIS.parent.glob("sweeps/*.yaml")), ids=lambda path: path.stem)
+def test_every_sweep_can_be_planned(path):
+    assert planned(path).cells
 
 
 def test_table_7_1_has_the_cells_of_the_thesis():

@@ -22,7 +22,7 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import predictions_file
 from compression.evaluation.settings import EvaluateSettings
-from compression.inference.saved import load_saved
+from compression.inference.saved_model import load_saved
 
 CPU = torch.device("cpu")
 QUESTION = "how is the film ?"

@@ -72,14 +72,14 @@ def kind_of(path: Path) -> str:
     return ".jsonl" if suffix in (".json", ".ndjson") else suffix
 
 
-def _checked(value: str) -> str:
+def _one_character(value: str) -> str:
     value = {"tab": "\t", r"\t": "\t"}.get(value, value)
     if len(value) != 1 or value in '"\r\n':
         raise ValueError("one character, or tab")
     return value
 
 
-Delimiter = Annotated[str, pydantic.AfterValidator(_checked)]
+Delimiter = Annotated[str, pydantic.AfterValidator(_one_character)]
 """Type of a flag's delimiter: one character, or tab for a tab."""
 
 

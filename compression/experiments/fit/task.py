@@ -43,7 +43,7 @@ _MOST_WORDS = 2_000_000
 """Larger files are not searched for parts."""
 
 
-def held_out_rows(rows: int, most: int) -> int:
+def number_to_hold_out(rows: int, most: int) -> int:
     """Return how many rows to hold out: a tenth, up to a fifth for a small file, at most `most`."""
     return min(most, max(rows // 10, min(100, rows // 5)))
 
@@ -103,12 +103,12 @@ def write_task(
         **({"unanswerable": True} if contents.kind == ANSWERS.name and some_unanswerable(contents.values) else {}),
         **({"columns": columns} if suffix == ".parquet" else {}),
         "source": {"files": files},
-        "validation": {"rows": held_out_rows(labelled, MOST_VALIDATION), **sentences},
+        "validation": {"rows": number_to_hold_out(labelled, MOST_VALIDATION), **sentences},
         **({"symmetric": True} if symmetric else {}),
     }
     _write_rows(folder / files["all"], contents, contents.values)
     if contents.test is None:
-        task["test"] = {"rows": held_out_rows(labelled, MOST_TEST), **sentences}
+        task["test"] = {"rows": number_to_hold_out(labelled, MOST_TEST), **sentences}
     else:
         files["test"] = f"test{suffix}"
         _write_rows(folder / files["test"], contents, contents.test)

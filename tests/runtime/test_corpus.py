@@ -1,7 +1,10 @@
 """Inputs that clang's libFuzzer found (runtimes/c/fuzz.c), which together run almost all of the C runtime: every reader
 refuses each, or answers with the same label."""
 
+import subprocess
+
 import attacks
+import c_runtime
 import numpy as np
 import pytest
 import web_module
@@ -70,6 +73,13 @@ def test_every_reader_treats_it_alike(c_library, joined_runtime, path):
     of_module = answer(lambda: Module(data), texts, ValueError)
     if not (isinstance(of_module, str) and NO_TRANSFORMERS in of_module):
         assert_same_label(expected, of_module)
+
+
+@pytest.mark.slow
+def test_less_memory_than_is_needed_is_refused_under_sanitizers():
+    """A header of word pieces was decoded to a null pointer."""
+    done = subprocess.run([c_runtime.built("fuzz"), "inputs", *INPUTS], capture_output=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def near(expected):

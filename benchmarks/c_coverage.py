@@ -20,7 +20,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 HEADER = ROOT / "runtimes" / "c" / "featherweight.h"
-TESTS = ("attacks", "corpus", "c_command", "c_library", "c_runtime", "c_transformers", "threads", "rejecting_readers")
+TESTS = (
+    "attacks",
+    "corpus",
+    "c_command",
+    "c_fuzz",
+    "c_library",
+    "c_runtime",
+    "c_transformers",
+    "threads",
+    "rejecting_readers",
+)
 USUAL = "usual"
 """The build without settings: what it does not run is listed."""
 

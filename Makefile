@@ -4,6 +4,8 @@
 # make lint         check style, formatting and the layers of imports
 # make check        lint and test
 # make soak         make faults on purpose for MINUTES (60 by default) and check that nothing is lost: docs/reliability.md
+# make coverage-c   list the lines and branches of the C runtime that its tests do not run; gcc and gcov
+# make coverage-runtime   the same for the NumPy runtime
 # make docs         build the pages of docs/ in docs/_build/html; a warning is an error
 # make runtime      join the runtime into one file, runtimes/python/featherweight.py
 # make wheel        build the wheel, dist/featherweight-VERSION-PLATFORM.whl
@@ -25,7 +27,7 @@ WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(
 # Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
-.PHONY: quickstart test test-fast lint check soak docs runtime wheel npm newest
+.PHONY: quickstart test test-fast lint check soak coverage-c coverage-runtime docs runtime wheel npm newest
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -45,6 +47,13 @@ check: lint test
 
 soak: $(VENV)/full
 	$(RUN) benchmarks/faults.py --minutes $(MINUTES)
+
+coverage-c: $(VENV)/full
+	$(RUN) benchmarks/c_coverage.py
+
+coverage-runtime: $(VENV)/full
+	$(RUN) -m coverage run --branch --source=compression/runtime -m pytest tests/runtime
+	$(RUN) -m coverage report --show-missing
 
 docs: $(VENV)/docs
 	$(RUN) -m sphinx --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html

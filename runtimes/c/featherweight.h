@@ -1615,6 +1615,7 @@ static void fw__read_pieces(fw__pass *p) {
   if (p->keep) {
     m->piece_starts = fw__get(p, (uint64_t)m->pieces + 1, 4, 1);
     m->piece_text = fw__get(p, m->piece_bytes, 1, 1);
+    if (p->r->error) return;
   }
   for (uint32_t i = 0; i < m->pieces && !p->r->error; i++) {
     uint32_t shared = fw__number(p->r, characters), own = fw__number(p->r, FW__MOST_VALUES), before_length = length;

@@ -3,8 +3,9 @@
     make sanitizers
     ./fuzz loop SECONDS SEED FILE...     mutate these files; print how many were models, and why others were rejected
     ./fuzz answers < STREAM              read unchanged files, each after its length in four bytes; print their answers
+    ./fuzz inputs FILE...                read inputs, a packed file and a text behind it, in less and less memory
 
-With clang's libFuzzer, which looks for inputs that run new code; an input is a packed file and a text behind it:
+With clang's libFuzzer, which looks for inputs that run new code:
 
     make guided
     ./guided -max_len=4096 FOLDER ../../tests/runtime/corpus */
@@ -21,7 +22,7 @@ static const size_t most_memory = (size_t)16 << 20;
 #else
 static const size_t most_memory = (size_t)256 << 20;
 #endif
-static size_t smaller = 1; /* workspaces are as many times smaller than any text can need */
+static size_t smaller = 1; /* memory is as many times smaller than can be needed */
 
 /* Return a copy of exactly this length, so that the sanitizers detect accesses beyond it. */
 static void *copy(const void *bytes, size_t length) {
@@ -43,6 +44,7 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, size_t 
   if (!status && size > most_memory) status = TOO_LARGE;
   if (status) return free(file), status;
   void *memory = copy(NULL, size);
+  if (smaller > 1) fw_load(&(fw_model){0}, memory, size), fw_load(&model, memory, size / smaller);
   status = fw_load(&model, memory, size);
   if (!status) { /* load it again, with exactly as much memory as it has just needed */
     free(memory);
@@ -79,6 +81,23 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, size_t 
   }
   free(memory);
   return status;
+}
+
+/* Return the length of the file at the beginning of an input. */
+static size_t length_of_file(const uint8_t *bytes, size_t length) {
+  size_t stated = length < 16 ? length : fw__u32(bytes + 4);
+  return stated < 16 || stated > length ? length : stated;
+}
+
+/* Read an input: a file, and a text behind it. Ends the program for an answer that no file may have. */
+static void try_input(const uint8_t *bytes, size_t length) {
+  float *logits;
+  size_t count, file = length_of_file(bytes, length);
+  int status = answer(bytes, file, (const char *)bytes + file, length - file, &logits, &count);
+  if (status == FW_WORKSPACE && smaller == 1) abort();
+  for (size_t i = 0; !status && i < count; i++)
+    if (!(logits[i] - logits[i] == 0)) abort();
+  free(logits);
 }
 
 static uint64_t state;
@@ -146,21 +165,9 @@ static void seal(uint8_t *file, size_t length) {
 enum { MOST_PART = 1 << 16 };
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t length, size_t most);
 
-/* Return the length of the file at the beginning of an input. */
-static size_t length_of_file(const uint8_t *bytes, size_t length) {
-  size_t stated = length < 16 ? length : fw__u32(bytes + 4);
-  return stated < 16 || stated > length ? length : stated;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
-  float *logits;
-  size_t count, file = length_of_file(bytes, length);
   smaller = length % 3 ? 1 : 1 + length % 64; /* one text in three may not fit */
-  int status = answer(bytes, file, (const char *)bytes + file, length - file, &logits, &count);
-  if (status == FW_WORKSPACE && smaller == 1) abort();
-  for (size_t i = 0; !status && i < count; i++)
-    if (!(logits[i] - logits[i] == 0)) abort();
-  free(logits);
+  try_input(bytes, length);
   return 0;
 }
 
@@ -272,8 +279,9 @@ static int loop(double seconds, uint64_t seed, int count, char **paths) {
       size_t length = below(20) ? damaged(&honest[index], bytes) : damaged_deflate(paths[index], bytes), values;
       float *logits;
       const char *text = texts[below(3)];
+      smaller = below(4) ? 1 : 1 + below(64);
       int status = answer(bytes, length, text, strlen(text), &logits, &values);
-      if (status == FW_WORKSPACE) {
+      if (status == FW_WORKSPACE && smaller == 1) {
         FILE *out = fopen("workspace.fwt", "wb");
         if (out) fwrite(bytes, 1, length, out), fclose(out);
         fprintf(stderr, "a text needs more than fw_workspace_size: workspace.fwt\n");
@@ -321,11 +329,24 @@ static int answers(void) {
   return 0;
 }
 
+static int inputs(int count, char **paths) {
+  static uint8_t bytes[1 << 16];
+  for (int i = 0; i < count; i++) {
+    FILE *in = fopen(paths[i], "rb");
+    if (!in) return 2;
+    size_t length = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    for (smaller = 1; smaller < 1 << 16; smaller += smaller / 8 + 1) try_input(bytes, length);
+  }
+  return 0;
+}
+
 int main(int count, char **words) {
   if (count == 2 && !strcmp(words[1], "answers")) return answers();
+  if (count > 2 && !strcmp(words[1], "inputs")) return inputs(count - 2, words + 2);
   if (count > 4 && !strcmp(words[1], "loop"))
     return loop(atof(words[2]), (uint64_t)atoll(words[3]), count - 4, words + 4);
-  fprintf(stderr, "usage: fuzz loop SECONDS SEED FILE... | fuzz answers < STREAM\n");
+  fprintf(stderr, "usage: fuzz loop SECONDS SEED FILE... | fuzz answers < STREAM | fuzz inputs FILE...\n");
   return 2;
 }
 #endif

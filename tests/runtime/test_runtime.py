@@ -121,6 +121,24 @@ def test_wrong_files_are_named_in_one_line(models, tmp_path, message):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_larger_than_any_is_not_read(models, monkeypatch):
+    monkeypatch.setattr("compression.runtime.model.MOST_FILE", 100)
+    with pytest.raises(PackedError, match=r"hash\.fwt: larger than any packed student$"):
+        load(models["hash"][1] / "hash.fwt")
+
+
+def test_questions_are_answered_from_short_and_long_contexts():
+    model = load("squad-shifts-200k")
+    context = "The bridge was built in 1897 by Anna Smith , an engineer from Leeds ."
+    asked = [("Who built the bridge ?", context), ("Who built the bridge ?", context * 90), ("Who ?", "")]
+    answers = model.predict(asked)
+    assert all(answer in text for answer, (_, text) in zip(answers, asked, strict=True))
+    assert (answers[0], answers[2]) == ("Anna Smith", "")
+    assert list(model.lines(asked)) == answers
+    with pytest.raises(PackedError, match="a model that answers questions has no probabilities"):
+        model.probabilities(asked)
+
+
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(PackedError, match=r"nothing\.fwt: No such file"):
         load(tmp_path / "nothing.fwt")

@@ -206,6 +206,25 @@ ATTACKS = {
                              assemble(CHARACTERS[:LABELS] + written(1 << 16) + CHARACTERS[LABELS + 1:], b"")),
         "gigabytes-rule": ("a rule of normalisation that writes a megabyte for a letter", deflated(RULE, len(RULE))),
     },
+    "Settings and vocabularies that contradict each other": {
+        "settings-words": ("a label for each word of an FFN, which has no words",
+                           assemble(CHARACTERS[:2] + b"\4" + CHARACTERS[3:] + ONES + REST, b"")),
+        "settings-questions": ("questions, with no labels for their answers",
+                               assemble(forged("conv", "char", 1, 1, (1, b"\1"), flags=39)[:LABELS] + b"\1\1a"
+                                        + CHARACTERS[LABELS + 1:] + b"\1\1" + 3 * ONES + REST, b"")),
+        "settings-threshold": ("a threshold for a score", assemble(CHARACTERS[:2] + b"\x80" + CHARACTERS[3:] + ONES
+                                                                   + REST, bytes(4))),
+        "settings-heads": ("2 attention heads for 3 units",
+                           assemble(forged("transformer", "char", 1, 1, (3, b"\1\2", 1, 0)) + 20 * ONES + ZEROS, b"")),
+        "settings-mask": ("a mask, and values that are coded by row",
+                          assemble(CHARACTERS + b"\0\1" + PLANE + bytes([BY_ROW, 1]) + PLANE + b"\1\4\0" + 3 * PLANE
+                                   + REST, b"")),
+        "vocabulary-flags": ("byte-level pairs, and a flag of other pairs", pairs(b"\x0a" + b"\1a\0\0")),
+        "vocabulary-literal": ("the text of merge 3, of 2 merges", pairs(b"\0\0\0\1a\2\1\2\1b" + PLANE + b"\4")),
+        "vocabulary-repeated": ("two merges of the same text",
+                                pairs(b"\0\0\0\1a\2\2\0\2bc\0\2bc" + PLANE + b"\4")),
+        "vocabulary-order": ("word pieces that are not sorted", pieces(b"\0\2\0\1b\0\1a")),
+    },
 }
 # fmt: on
 """What each class of attacks has: the name of a file, what it tries, and its bytes."""

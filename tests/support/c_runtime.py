@@ -1,6 +1,7 @@
 """The C runtime, built outside the repository once a session."""
 
 import functools
+import os
 import shutil
 import subprocess
 import tempfile
@@ -13,14 +14,20 @@ SOURCE = tiny.ROOT / "runtimes" / "c"
 NO_COMPILER = "no C compiler: cc is not found"
 COMPACT = "CFLAGS=-DFW_COMPACT"
 """The setting of make for the form that microcontrollers use."""
+COVERAGE = os.environ.get("C_COVERAGE")
+"""Folder of builds that count which lines run and are kept, if it is set: see benchmarks/c_coverage.py."""
 _folders = []
 
 
 @functools.cache
 def _folder(*settings):
     """Return the folder of what is built with some settings."""
-    folder = Path(tempfile.mkdtemp(prefix="c-runtime-"))
-    _folders.append(folder)
+    if COVERAGE:
+        folder = Path(COVERAGE, " ".join(settings) or "usual")
+        folder.mkdir(exist_ok=True)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="c-runtime-"))
+        _folders.append(folder)
     for name in ("Makefile", "featherweight.h", "featherweight.c", "fwt.c", "fuzz.c"):
         shutil.copy(SOURCE / name, folder)
     return folder
@@ -32,7 +39,8 @@ def built(target, *settings):
     if not shutil.which("cc") or not shutil.which("make"):
         pytest.skip(NO_COMPILER)
     # -O1: compiling takes longer than all answers of the tests.
-    command = ["make", "-s", "-C", str(_folder(*settings)), "NATIVE=", "OPTIMISE=-O1", *settings, target]
+    how = ["OPTIMISE=-O0 --coverage", "SANITIZE=-O0 --coverage"] if COVERAGE else ["NATIVE=", "OPTIMISE=-O1"]
+    command = ["make", "-s", "-C", str(_folder(*settings)), *how, *settings, target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

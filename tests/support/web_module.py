@@ -38,7 +38,7 @@ class WebModel:
         self.memory = self._exports["memory"]
         self._write(self.call("room", len(data)), data)
         self._check(self.call("open", len(data)))
-        self.pair, _, _, self.rejects, count, self.outputs = self._about()[4:10]
+        self.pair, self.by_word, _, self.rejects, count, self.outputs = self._about()[4:10]
         self.temperature, self.threshold = self._about()[11], self._about()[18]
         self.labels = tuple(self._label(index) for index in range(count))
         self.name, self.task = self._text(12), self._text(15)

@@ -1,5 +1,7 @@
 """Teachers from folders: tensors must be those of config.json, weights safetensors, and every file counts."""
 
+import contextlib
+import functools
 import json
 import re
 import shlex
@@ -16,12 +18,14 @@ import transformers
 
 from common.data.split import Split
 from common.errors import UserError
-from common.kinds.registry import LABELS
+from common.kinds.registry import ANSWERS, LABELS, TAGS
 from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
 from common.teachers.frozen import FrozenEncoder
+from common.teachers.huggingface.answerer import HuggingFaceAnswerer
 from common.teachers.huggingface.general import load_general
-from common.teachers.huggingface.pretrained import resolve
+from common.teachers.huggingface.pretrained import quiet_transformers, resolve
+from common.teachers.huggingface.tagger import HuggingFaceTagger
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_masked_lm, load_teacher
 from common.training.checkpoint import load_tensors, save_tensors
@@ -220,6 +224,75 @@ def test_code_that_comes_with_a_model_is_not_executed(encoder, tmp_path, monkeyp
     with pytest.raises(UserError, match="no teacher could be loaded"):
         HuggingFaceTeacher(folder, LABELS, ("a", "b"), CPU, torch.float32, 128, True)
     assert not ran.exists()
+
+
+HUB = "somebody/code"
+CODE = dict.fromkeys(("AutoConfig", "AutoModel", "AutoTokenizer"), f"{HUB}--own.Config")
+ATTACKS = {
+    "attention-inside": {"_attn_implementation_internal": HUB},
+    "attention-by-part": {"_attn_implementation": {"": HUB}},
+    **{f"{name}-{kind}": {name: kind} for name in ("attn_implementation", "_attn_implementation")
+       for kind in (HUB, "kernels-community/flash-attn2", "flash_attention_2")},
+    "experts": {"_experts_implementation_internal": HUB, "experts_implementation": HUB},
+    "code-of-the-hub": {"auto_map": CODE},
+    "code-of-the-folder": {"auto_map": dict.fromkeys(CODE, "own.Config")},
+    "unknown-model": {"auto_map": CODE, "model_type": HUB},
+    **{name: {name: HUB} for name in ("_name_or_path", "base_model_name_or_path", "model_type", "tokenizer_class",
+                                      "hidden_act", "position_embedding_type", "problem_type", "dtype")},
+    "kernels": {"kernel_config": {"BertLayer": HUB}, "use_kernels": True},
+    "quantized": {"quantization_config": {"quant_method": "gptq", "bits": 4, "dataset": HUB, "tokenizer": HUB}},
+}  # fmt: skip
+"""What a config.json may have: names of the hub, and code of the folder."""
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_config_runs_and_fetches_nothing(encoder, tmp_path, monkeypatch, attack):
+    """A loader may ignore a field or refuse the folder. CVE-2026-4372, CVE-2026-5241."""
+    done = []
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    for name in (
+        "socket.socket.connect",
+        "socket.getaddrinfo",
+        "transformers.modeling_utils.lazy_import_flash_attention",
+    ):
+        monkeypatch.setattr(name, lambda *given, name=name: done.append((name, given)))
+    folders = shutil.copytree(encoder, tmp_path / "encoder"), tiny.write_masked_lm(tmp_path / "lm")
+    for folder in folders:
+        (folder / "own.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom transformers import BertConfig as Config\n"
+        )
+        edit_config(folder, **ATTACKS[attack])
+        settings = json.loads((folder / "tokenizer_config.json").read_text()) | ATTACKS[attack]
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    classes = (HuggingFaceTeacher, LABELS), (HuggingFaceTagger, TAGS), (HuggingFaceAnswerer, ANSWERS)
+    loaders = [
+        *(
+            functools.partial(load, folders[0], kind, ("a", "b"), CPU, torch.float32, 32, new_head=True)
+            for load, kind in classes
+        ),
+        lambda: FrozenEncoder(folders[0], CPU, torch.float32, 32),
+        *(lambda folder=folder: load_general(str(folder)) for folder in folders),
+        lambda: load_masked_lm(str(folders[1]), CPU, tmp_path),
+    ]
+    for load in loaders:
+        with contextlib.suppress(UserError):
+            load()
+    assert done == []
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"), [("4.57.1", True), ("5.4.0", True), ("5.5.0", False), ("6.0.0", False)]
+)
+def test_versions_that_run_code_of_a_config_are_refused(monkeypatch, version, refused):
+    monkeypatch.setattr("transformers.__version__", version)
+    with (
+        pytest.raises(UserError, match=r"^transformers .* 5\.5 or newer is needed; run: pip")
+        if refused
+        else (contextlib.nullcontext())
+    ):
+        quiet_transformers()
 
 
 def test_a_name_that_cannot_be_looked_up_is_an_error_of_one_line(workspace):

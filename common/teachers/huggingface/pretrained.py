@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from common.errors import UserError, first_line
+from common.installed import install
 from common.store.files import folder_name
 from common.teachers.packages import minilm, mpnet
 from common.training.models import WEIGHTS_FILE
@@ -17,6 +18,8 @@ from common.training.models import WEIGHTS_FILE
 SUBFOLDER = "huggingface"
 _SECONDS = 10
 """Time after which a hub that does not answer cannot be reached."""
+_OLDEST = 5, 5
+"""The first version of transformers that runs no code named in config.json (CVE-2026-4372, CVE-2026-5241)."""
 _NAMED = 4
 """How many tensors a message names."""
 
@@ -91,6 +94,8 @@ def load_pretrained(
         files = {"pretrained_model_name_or_path": settings or source, "trust_remote_code": False}  # None would ask
         tokenizer = transformers.AutoTokenizer.from_pretrained(**files, **(tokenizer_settings or {}))
         config = transformers.AutoConfig.from_pretrained(**files, **changes)
+        # A name of the hub in config.json would be fetched and run if the package kernels is installed.
+        config._attn_implementation = None
         model, loaded = getattr(transformers, head).from_pretrained(
             source,
             config=config,
@@ -183,10 +188,18 @@ def within_positions(max_tokens: int, model: Any) -> int:
 
 
 def quiet_transformers() -> Any:
-    """Return transformers, imported here because it is large, without its bars and warnings, and without the hub's."""
+    """Return transformers, imported here because it is large, without its bars and warnings, and without the hub's.
+
+    Raises UserError for a version that runs code which the config.json of a model names.
+    """
     import huggingface_hub
     import transformers
 
+    if tuple(map(int, transformers.__version__.split(".")[:2])) < _OLDEST:
+        raise UserError(
+            f"transformers {transformers.__version__} can run code that a model's config.json names; "
+            f"{_OLDEST[0]}.{_OLDEST[1]} or newer is needed; run: {install('train')}"
+        )
     huggingface_hub.utils.logging.set_verbosity_error()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -139,6 +139,13 @@ def test_questions_are_answered_from_short_and_long_contexts():
         model.probabilities(asked)
 
 
+def test_a_transformer_answers_questions(tmp_path):
+    sizes = {"pair": True, "kind": "answers", "labels": ["start", "end"], "max_tokens": 20}
+    model = load(made.write_packed(made.write_student(tmp_path / "s", "transformer", "hash", **sizes)))
+    context = "the film and the wonderful cast"
+    assert all(answer in context for answer in model.predict([("the film ?", context), ("", context), ("a", "")]))
+
+
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(PackedError, match=r"nothing\.fwt: No such file"):
         load(tmp_path / "nothing.fwt")

@@ -223,6 +223,8 @@ ATTACKS = {
         "vocabulary-literal": ("the text of merge 3, of 2 merges", pairs(b"\0\0\0\1a\2\1\2\1b" + PLANE + b"\4")),
         "vocabulary-repeated": ("two merges of the same text",
                                 pairs(b"\0\0\0\1a\2\2\0\2bc\0\2bc" + PLANE + b"\4")),
+        "vocabulary-repeated-long": ("two merges of the same text, longer than a merge of symbols may be",
+                                     pairs(b"\0\0\0\1a\2\2" + 2 * (b"\0" + written(600) + 600 * b"x") + PLANE + b"\4")),
         "vocabulary-order": ("word pieces that are not sorted", pieces(b"\0\2\0\1b\0\1a")),
     },
 }

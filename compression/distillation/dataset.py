@@ -54,7 +54,7 @@ def runnable_teacher(paths: Workspace, task: Task, flag: str, name: str | None) 
 
 
 def distillation_text(
-    inputs: Inputs, rows: RowsSettings, seed: int, validation: bool, augmented: bool = True
+    inputs: Inputs, rows: RowsSettings, seed: int, validation: bool = False, augmented: bool = True
 ) -> tuple[Split, dict[str, np.ndarray]]:
     """Return the rows to learn from, and their indices, as `draw_rows` does.
 
@@ -64,7 +64,9 @@ def distillation_text(
     return draw_rows(read, seed, rows.downsample_data, rows.bootstrap_data_ratio, validation)
 
 
-def distillation_set(inputs: Inputs, task: Task, rows: RowsSettings, seed: int, validation: bool) -> DistillationSet:
+def distillation_set(
+    inputs: Inputs, task: Task, rows: RowsSettings, seed: int, validation: bool = False
+) -> DistillationSet:
     """Return training rows and, if they are among the inputs, the teacher's logits over them.
 
     Augmented rows are labelled by the teacher: a replaced word may have changed the meaning, and table B.1 of the

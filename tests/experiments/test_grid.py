@@ -264,6 +264,7 @@ def test_assignments_are_read_as_yaml(values):
 THESIS = CONFIG_DIR / "experiments" / "thesis"
 RUNS = {
     "table_7_1": 352,
+    "table_7_1_sst_2": 108,
     "table_7_2": 256,
     "table_7_3": 256,
     "table_7_5": 120,

@@ -12,7 +12,7 @@ def inputs_of(settings, task):
 
 
 def distillation_set(settings, task):
-    return dataset.distillation_set(inputs_of(settings, task), task, settings, settings.seed, False)
+    return dataset.distillation_set(inputs_of(settings, task), task, settings, settings.seed)
 
 
 def distillation_text(settings, task, validation=False):

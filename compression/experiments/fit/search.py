@@ -191,7 +191,6 @@ class Search:
         if epochs < 1:
             return student.model_copy(update={"note": "no time left"})
         flags = {**self._flags(candidate), "epochs": epochs, "patience": epochs, "model_name": name}
-        flags["compression_actions"] = ("distill",)
         limit = None if must else min(1, _OVER * share) * self.left + 1
         began = time.perf_counter()
         try:
@@ -210,9 +209,9 @@ class Search:
         return student
 
     def _flags(self, candidate: Candidate) -> dict[str, Any]:
-        """Return a candidate's flags of compress.py."""
+        """Return the flags of compress.py that distil a candidate, besides its epochs and its name."""
         flags = {name: value for name, value in candidate.flags.items() if name != "epochs"}
-        flags["batch_size"] = self.batch_size
+        flags |= {"compression_actions": ("distill",), "batch_size": self.batch_size}
         if self.taught.teacher is None:
             return {**flags, "alpha": 1.0, "only_original_data": True}
         if flags["student_arch"] == "ffn" and not self.task.pair and self.task.outputs >= _MANY_OUTPUTS:
@@ -256,7 +255,6 @@ class Search:
             return packed
         name = f"{student.model}-all"
         flags = {**self._flags(student.candidate), "epochs": student.epochs, "model_name": name, "refit": packed.model}
-        flags["compression_actions"] = ("distill",)
 
         def trained_again() -> Trained:
             if self.taught.teacher:

@@ -9,7 +9,7 @@ import pytest
 import tiny
 import tiny_questions
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -118,6 +118,7 @@ def test_it_is_chosen_on_validation_and_scores_test(workspace):
         assert list(row["metrics"]) == ["accuracy", "f1", "f1_at_threshold"]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(-6, 6), st.booleans(), st.booleans()), min_size=1, max_size=12))
 def test_no_threshold_of_answers_has_a_higher_f1(rows):
     """rows: logits of the answer less those of "no answer", whether there is one, and whether it is the right one."""
@@ -129,7 +130,7 @@ def test_no_threshold_of_answers_has_a_higher_f1(rows):
         return answer_scores(labels, best_spans(logits, threshold), contexts)[:, 1].mean()
 
     found = fit_answer_threshold(logits, labels, contexts)
-    tried = np.linspace(0.0005, 0.9995, 999)
+    tried = np.linspace(0.0005, 0.9995, 400)  # one at least between the probabilities of two margins
     best = max(map(f1, tried))
     assert f1(found) == pytest.approx(best)
     if f1(HALF) == pytest.approx(best):

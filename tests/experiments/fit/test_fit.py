@@ -31,7 +31,8 @@ from compression.experiments.report.results import read_results
 @pytest.fixture
 def short(monkeypatch):
     """Students learn for some steps."""
-    monkeypatch.setattr(search, "_STEPS", 300)
+    monkeypatch.setattr(search, "_STEPS", 100)
+    monkeypatch.setattr(search, "_USUAL_EPOCHS", (5, 12))
     monkeypatch.setattr(search, "_TUNE_EPOCHS", 1)
     monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
 
@@ -92,9 +93,9 @@ def test_a_file_becomes_a_packed_file(tmp_path, encoder, short):
 
 @pytest.mark.slow
 def test_a_text_may_have_several_labels(tmp_path, encoder, short):
-    """The commands at the end answer when pasted. A busy machine has no time for a good student in a minute."""
+    """The commands at the end answer when pasted. A busy machine has no time for a good student."""
     tiny_labels.write_rows(tmp_path / "topics.jsonl", tiny_labels.labelled(200))
-    given = settings(tmp_path, [], encoder, minutes=1).model_copy(update={"file": tmp_path / "topics.jsonl"})
+    given = settings(tmp_path, [], encoder, minutes=0.4).model_copy(update={"file": tmp_path / "topics.jsonl"})
     result = fit(given)
     assert "any number of 3 labels (label: house, praise, work)" in result.task
     assert result.metric == "f1_micro"
@@ -218,7 +219,7 @@ def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, en
 @pytest.mark.parametrize("pair", [False, True])
 def test_numbers_are_a_regression(tmp_path, encoder, short, pair):
     rows = [(text, str(round(len(text) / 7, 1))) for text, _ in tiny.sentences(200)]
-    given = settings(tmp_path, rows, encoder, minutes=1)
+    given = settings(tmp_path, rows, encoder, minutes=0.4)
     if pair:
         both = [(a, b, str(label + i % 30 / 30)) for i, (a, b, label) in enumerate(tiny.pairs(200))]
         own_task.write_csv(tmp_path / "reviews.csv", both, ("one", "two", "score"))

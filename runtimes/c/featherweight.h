@@ -26,6 +26,8 @@ workspace belongs to one thread: it holds the text in several forms, the tokens 
 most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A loaded model is
 read-only: any number of threads may share it without locks, each with a workspace of its own.
 
+Many texts are answered fastest by fw_many: recurrent encoders read their weights once for several texts.
+
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md
 specifies the format; the results are those of compression/runtime, the NumPy runtime.
 
@@ -36,6 +38,8 @@ Settings, defined before the implementation:
 
     FW_NO_TRANSFORMERS
                     reject files of transformers and recursive transformers, to save code size
+
+    FW_ONE_BY_ONE   fw_many answers texts one by one, to save code size; so it does without vectors
 
     FW_ASCII        reject texts with other characters than ASCII, to save the Unicode tables
 
@@ -236,7 +240,8 @@ FW_API void fw_probabilities(const fw_model *model, float *values);
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                      void *workspace, size_t size, float *logits);
 /* Write the logits, [count][outputs], of many concatenated texts; ends: the end of each text, in bytes. For pairs,
-   `count` is the number of pairs, each of two consecutive texts. Returns the first status that is not FW_OK; *done is
+   `count` is the number of pairs, each of two consecutive texts. They are those of fw_logits, but recurrent encoders read
+   several single texts at a time, as many as the workspace has room for (1 MiB is enough), which is faster. Returns the first status that is not FW_OK; *done is
    the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
@@ -3681,8 +3686,15 @@ static void fw__apply_codes(const fw_model *m, const fw__dense *layer, const flo
 
 #ifdef FW__LANES
 #define FW__VECTORS (FW__PANEL / FW__LANES) /* of a panel */
-#define FW__WIDE (4 * FW__LANES)
+#define FW__WIDE (FW__LANES > 4 ? 8 * FW__LANES : FW__PANEL) /* outputs whose sums stay in registers for one row */
 #define FW__GROUP (FW__LANES > 8 ? 8u : FW__LANES > 4 ? 6u : 2u) /* rows whose sums stay in registers */
+
+/* Loops that compilers unroll also where they optimise for size, so that the sums are in registers. */
+#ifdef __clang__
+#define FW__UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define FW__UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* Write some panels of a layer's outputs for a few rows, whose sums stay in registers; panels and rows are constants. */
 static inline __attribute__((always_inline)) void fw__tile(const fw__dense *layer, uint32_t first, uint32_t panels,
@@ -3692,16 +3704,23 @@ static inline __attribute__((always_inline)) void fw__tile(const fw__dense *laye
   const fw__vector *weights = (const fw__vector *)(const void *)(layer->weights + (size_t)first * layer->inputs);
   const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + first);
   fw__vector sums[16];
+  FW__UNROLL
   for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
+    FW__UNROLL
     for (uint32_t row = 0; row < rows; row++) sums[v * rows + row] = bias[v];
   for (uint32_t i = 0; i < layer->inputs; i++, weights += FW__VECTORS) {
-    fw__vector now[4];
+    fw__vector now[8];
+    FW__UNROLL
     for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
       now[v] = weights[v / FW__VECTORS * of_panel + v % FW__VECTORS];
+    FW__UNROLL
     for (uint32_t row = 0; row < rows; row++)
+      FW__UNROLL
       for (uint32_t v = 0; v < panels * FW__VECTORS; v++) sums[v * rows + row] += in[row * in_apart + i] * now[v];
   }
+  FW__UNROLL
   for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
+    FW__UNROLL
     for (uint32_t row = 0; row < rows; row++)
       ((fw__vector *)(void *)(out + row * out_apart + first))[v] = sums[v * rows + row];
 }
@@ -3723,7 +3742,10 @@ static void fw__apply(const fw_model *m, const fw__dense *layer, const float *re
   }
 #ifdef FW__LANES
   uint32_t o = 0;
-  for (; o + FW__WIDE <= stride; o += FW__WIDE) fw__tile(layer, o, FW__WIDE / FW__PANEL, 1, in, 0, out, 0);
+  for (; FW__WIDE > FW__PANEL && o + FW__WIDE <= stride; o += FW__WIDE)
+    fw__tile(layer, o, FW__WIDE / FW__PANEL, 1, in, 0, out, 0);
+  for (; FW__WIDE / 2 > FW__PANEL && o + FW__WIDE / 2 <= stride; o += FW__WIDE / 2)
+    fw__tile(layer, o, FW__WIDE / 2 / FW__PANEL, 1, in, 0, out, 0);
   for (; o < stride; o += FW__PANEL) fw__tile(layer, o, 1, 1, in, 0, out, 0);
 #else
   memcpy(out, layer->bias, sizeof *out * (size_t)stride);
@@ -3766,12 +3788,11 @@ static inline float fw__exp(float x) {
   memcpy(&bits, &whole, 4);
   whole -= 12582912.0f;
   float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f, square = rest * rest;
-  float power = 1.9875691500e-4f;
-  power = power * rest + 1.3981999507e-3f;
-  power = power * rest + 8.3334519073e-3f;
-  power = power * rest + 4.1665795894e-2f;
-  power = power * rest + 1.6666665459e-1f;
-  power = power * rest + 5.0000001201e-1f;
+  float power = 1.3814598367e-3f; /* the largest relative error is the smallest possible, 3e-9 */
+  power = power * rest + 8.3687168981e-3f;
+  power = power * rest + 4.1668388051e-2f;
+  power = power * rest + 1.6666520632e-1f;
+  power = power * rest + 4.9999993448e-1f;
   power = power * square + rest + 1.0f;
   bits = (bits + 127) << 23; /* only the integer of the magic number is left */
   memcpy(&whole, &bits, 4);
@@ -3966,9 +3987,9 @@ static const fw__wanted fw__none = {NULL, 0, NULL, 0};
 
 /* Texts that a recurrent encoder reads at a time, so that its weights are read once for them, and texts of which the
  * tokens are found before. */
-#ifdef FW__LANES
+#if defined(FW__LANES) && !defined(FW_ONE_BY_ONE)
 #define FW__AT_ONCE (2 * FW__GROUP)
-#define FW__QUEUE 64u
+#define FW__QUEUE 128u
 #else
 #define FW__AT_ONCE 1u
 #define FW__QUEUE 1u
@@ -4024,7 +4045,7 @@ typedef struct {
 
 static fw__steps fw__place_steps(fw__work *w, size_t texts) {
   size_t outputs = fw__padded(w->layers);
-  fw__steps s = {texts < FW__AT_ONCE ? 1 : FW__AT_ONCE, w->input + w->m->hidden, 0, NULL, NULL, NULL};
+  fw__steps s = {texts > 1 ? FW__AT_ONCE : 1, w->input + w->m->hidden, 0, NULL, NULL, NULL};
   s.of_cell = w->m->arch == FW_GRU ? outputs : w->m->hidden;
   s.in = (float *)fw__room(w, s.most * s.apart, sizeof(float));
   s.gates = (float *)fw__room(w, s.most * outputs, sizeof(float));
@@ -4066,10 +4087,10 @@ static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size
   const fw__dense *layer = &w->layers[m->arch == FW_GRU ? 2 * backward : backward];
   uint32_t hidden = m->hidden, outputs = fw__padded(layer);
   size_t word = backward ? wanted->words : 0, of_state = sizeof(float) * (size_t)hidden, next = 0, active = 0;
-  size_t text[FW__AT_ONCE], step[FW__AT_ONCE];
-  memset(s->in, 0, sizeof(float) * s->most * s->apart);
+  size_t text[FW__AT_ONCE], step[FW__AT_ONCE], most = FW__AT_ONCE > 1 ? s->most : 1;
+  memset(s->in, 0, sizeof(float) * most * s->apart);
   for (;;) {
-    for (; active < s->most && next < count; active++) {
+    for (; active < most && next < count; active++) {
       text[active] = next++;
       step[active] = 0;
       memset(s->in + active * s->apart + w->input, 0, of_state);
@@ -4080,7 +4101,7 @@ static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size
       const fw__side *side = &texts[text[row]];
       fw__input(w, side, backward ? side->count - 1 - step[row] : step[row], s->in + row * s->apart);
     }
-    size_t rows = active > 1 ? s->most : 1;
+    size_t rows = FW__AT_ONCE > 1 && active > 1 ? (active + FW__GROUP - 1) / FW__GROUP * FW__GROUP : 1;
     fw__apply_rows(m, layer, rows, s->in, s->apart, s->gates, outputs);
     if (m->arch == FW_GRU) fw__apply_rows(m, layer + 1, rows, s->in + w->input, s->apart, s->cells, outputs);
     for (size_t row = active; row-- > 0;) {
@@ -4096,7 +4117,9 @@ static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size
       for (; backward && word && wanted->starts[word - 1] == token; word--)
         memcpy(wanted->rows + (word - 1) * wanted->apart + hidden, state, of_state);
       if (++step[row] < texts[text[row]].count) continue;
-      text[row] = text[--active]; /* the last row takes the place of this one */
+      active--;
+      if (FW__AT_ONCE == 1) break;
+      text[row] = text[active]; /* the last row takes the place of this one */
       step[row] = step[active];
       memmove(state, s->in + active * s->apart + w->input, of_state);
       memmove(cell, s->cells + active * s->of_cell, of_state);
@@ -4592,15 +4615,17 @@ FW_API int fw_predict(const fw_model *model, const char *text, size_t length, co
   return status;
 }
 
-/* Write the logits of the texts from `first` on, as many as fit in the workspace together, up to the first one that has no
- * tokens of its own for any reason. Returns their number. */
+/* Write the logits of texts from `first` on, up to one whose tokens do not fit in the workspace or cannot be found. Returns
+ * their number: 0 if the model's texts are answered one by one, or if the first one has to be. */
 static size_t fw__answer_together(const fw_model *m, const char *texts, const size_t *ends, size_t first, size_t count,
                                   void *workspace, size_t size, float *logits) {
   fw__work w;
   fw__side sides[FW__QUEUE];
   size_t found = 0, most = count - first < FW__QUEUE ? count - first : FW__QUEUE, width = m->width;
-  if (most < 2 || m->pair || m->tags || !fw__is_recurrent(m) || fw__start_work(&w, m, workspace, size)) return 0;
-  size_t end = w.end;
+  if (FW__QUEUE < 2 || m->pair || m->tags || !fw__is_recurrent(m) || fw__start_work(&w, m, workspace, size)) return 0;
+  size_t end = w.end, fit = (end - w.used) / (16 * width); /* a quarter of the workspace is for encoded texts */
+  if (most > fit) most = fit;
+  if (most < 2) return 0;
   float *encoded = (float *)fw__room(&w, most * width, sizeof *encoded);
   w.row = (float *)fw__room(&w, m->dim, sizeof(float));
   size_t used = w.used;

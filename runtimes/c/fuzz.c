@@ -32,12 +32,12 @@ static void *copy(const void *bytes, size_t length) {
   return memory;
 }
 
-/* End the program if a text has other logits among parts of it than alone, for a model of single texts. */
+/* End the program if a text has other logits among parts of it than alone, for a recurrent encoder. */
 static void check_many(const fw_model *model, const char *text, size_t length, void *workspace, size_t size,
                        const float *alone) {
   enum { COUNT = 40 };
   size_t ends[COUNT], done = 0, of_logits = model->outputs * sizeof *alone;
-  if (model->pair) return;
+  if (model->pair || !fw__is_recurrent(model)) return; /* a bag adds up a cached word in another order */
   char *texts = copy(NULL, COUNT * length);
   float *logits = copy(NULL, COUNT * of_logits);
   for (size_t i = 0, at = 0; i < COUNT; i++) { /* from the whole text to its first bytes, which may not be UTF-8 */

@@ -26,6 +26,8 @@ workspace belongs to one thread: it holds the text in several forms, the tokens 
 most 2 MiB, is a cache of words (none in a workspace below 8 KB); fw_start marks the cache as empty. A loaded model is
 read-only: any number of threads may share it without locks, each with a workspace of its own.
 
+Many texts are answered fastest by fw_many: recurrent encoders read their weights once for several texts.
+
 Files and texts are not trusted: every length, index and sum from them is checked before it is used. docs/format.md
 specifies the format; the results are those of compression/runtime, the NumPy runtime.
 
@@ -36,6 +38,8 @@ Settings, defined before the implementation:
 
     FW_NO_TRANSFORMERS
                     reject files of transformers and recursive transformers, to save code size
+
+    FW_ONE_BY_ONE   fw_many answers texts one by one, to save code size; so it does without vectors
 
     FW_ASCII        reject texts with other characters than ASCII, to save the Unicode tables
 
@@ -120,8 +124,8 @@ typedef struct {
   fw__matrix *matrix;
 } fw__rows;
 
-/* A linear layer in the layout used for multiplication: [inputs][stride], the outputs being contiguous, or, if stride
- * is 0, [outputs][inputs]. It is built from one matrix, or from two side by side; if weights is NULL, their codes are
+/* A linear layer in the layout used for multiplication: [stride / 16][inputs][16], panels of 16 outputs, or, if stride is
+ * 0, [outputs][inputs]. It is built from one matrix, or from two side by side; if weights is NULL, their codes are
  * used directly. The outputs from `from` to `to` are doubled. */
 typedef struct {
   float *weights, *bias;
@@ -230,11 +234,14 @@ FW_API void fw_start(void *workspace, size_t size);
    single texts and `second` is not NULL, if `text` is NULL, or if it labels words. */
 FW_API int fw_predict(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                       void *workspace, size_t size, float *probabilities);
-/* The same for logits. */
+/* Turn a text's logits into probabilities in place. */
+FW_API void fw_probabilities(const fw_model *model, float *values);
+/* Write logits, as fw_predict writes probabilities. */
 FW_API int fw_logits(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                      void *workspace, size_t size, float *logits);
 /* Write the logits, [count][outputs], of many concatenated texts; ends: the end of each text, in bytes. For pairs,
-   `count` is the number of pairs, each of two consecutive texts. Returns the first status that is not FW_OK; *done is
+   `count` is the number of pairs, each of two consecutive texts. They are those of fw_logits, but recurrent encoders read
+   several single texts at a time, as many as the workspace has room for (1 MiB is enough), which is faster. Returns the first status that is not FW_OK; *done is
    the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
@@ -1729,7 +1736,11 @@ static void fw__read_vocabulary(fw__pass *p) {
   m->symbol_table = fw__get(p, (uint64_t)m->table_mask + 1, sizeof *m->symbol_table, 1);
 }
 
-static uint32_t fw__stride(uint32_t outputs) { return outputs < 16 ? 0 : (outputs + 15) & ~15u; }
+#define FW__PANEL 16u /* outputs whose weights for an input are next to each other */
+
+static uint32_t fw__stride(uint32_t outputs) {
+  return outputs < FW__PANEL ? 0 : (outputs + FW__PANEL - 1) / FW__PANEL * FW__PANEL;
+}
 
 /* Return the number of floats that fw__apply writes. */
 static uint32_t fw__padded(const fw__dense *dense) { return dense->stride ? dense->stride : dense->outputs; }
@@ -2440,9 +2451,8 @@ static int fw__checked_row(fw_model *m, fw__matrix *matrix, uint32_t row, float 
 
 /* Write the weights of one output for `count` inputs, starting at input `first`. */
 static void fw__put_row(fw__dense *dense, uint32_t output, uint32_t first, const float *row, uint32_t count) {
-  float *to = dense->stride ? dense->weights + (size_t)first * dense->stride + output
-                            : dense->weights + (size_t)output * dense->inputs + first;
-  size_t step = dense->stride ? dense->stride : 1;
+  size_t step = dense->stride ? FW__PANEL : 1, before = output % step; /* outputs of the panel */
+  float *to = dense->weights + (output - before) * dense->inputs + first * step + before;
   for (uint32_t i = 0; i < count; i++) to[i * step] = row[i];
 }
 
@@ -3674,6 +3684,50 @@ static void fw__apply_codes(const fw_model *m, const fw__dense *layer, const flo
   }
 }
 
+#ifdef FW__LANES
+#define FW__VECTORS (FW__PANEL / FW__LANES) /* of a panel */
+#define FW__WIDE (FW__LANES > 4 ? 8 * FW__LANES : FW__PANEL) /* outputs whose sums stay in registers for one row */
+#define FW__GROUP (FW__LANES > 8 ? 8u : FW__LANES > 4 ? 6u : 2u) /* rows whose sums stay in registers */
+
+/* Loops that compilers unroll also where they optimise for size, so that the sums are in registers. */
+#ifdef __clang__
+#define FW__UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define FW__UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Write some panels of a layer's outputs for a few rows, whose sums stay in registers; panels and rows are constants. */
+static inline __attribute__((always_inline)) void fw__tile(const fw__dense *layer, uint32_t first, uint32_t panels,
+                                                           uint32_t rows, const float *in, size_t in_apart, float *out,
+                                                           size_t out_apart) {
+  const size_t of_panel = (size_t)layer->inputs * FW__VECTORS;
+  const fw__vector *weights = (const fw__vector *)(const void *)(layer->weights + (size_t)first * layer->inputs);
+  const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + first);
+  fw__vector sums[16];
+  FW__UNROLL
+  for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
+    FW__UNROLL
+    for (uint32_t row = 0; row < rows; row++) sums[v * rows + row] = bias[v];
+  for (uint32_t i = 0; i < layer->inputs; i++, weights += FW__VECTORS) {
+    fw__vector now[8];
+    FW__UNROLL
+    for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
+      now[v] = weights[v / FW__VECTORS * of_panel + v % FW__VECTORS];
+    FW__UNROLL
+    for (uint32_t row = 0; row < rows; row++)
+      FW__UNROLL
+      for (uint32_t v = 0; v < panels * FW__VECTORS; v++) sums[v * rows + row] += in[row * in_apart + i] * now[v];
+  }
+  FW__UNROLL
+  for (uint32_t v = 0; v < panels * FW__VECTORS; v++)
+    FW__UNROLL
+    for (uint32_t row = 0; row < rows; row++)
+      ((fw__vector *)(void *)(out + row * out_apart + first))[v] = sums[v * rows + row];
+}
+#else
+#define FW__GROUP 1u
+#endif
+
 /* Write a layer's outputs, and zeros up to its stride. */
 static void fw__apply(const fw_model *m, const fw__dense *layer, const float *restrict in, float *restrict out) {
   uint32_t inputs = layer->inputs, stride = layer->stride;
@@ -3688,50 +3742,57 @@ static void fw__apply(const fw_model *m, const fw__dense *layer, const float *re
   }
 #ifdef FW__LANES
   uint32_t o = 0;
-  for (; o + 4 * FW__LANES <= stride; o += 4 * FW__LANES) {
-    const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + o);
-    const float *weights = layer->weights + o;
-    fw__vector a = bias[0], b = bias[1], c = bias[2], d = bias[3];
-    for (uint32_t i = 0; i < inputs; i++, weights += stride) {
-      const fw__vector *row = (const fw__vector *)(const void *)weights;
-      a += in[i] * row[0];
-      b += in[i] * row[1];
-      c += in[i] * row[2];
-      d += in[i] * row[3];
-    }
-    fw__vector *to = (fw__vector *)(void *)(out + o);
-    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
-  }
-  for (; o < stride; o += FW__LANES) {
-    const float *weights = layer->weights + o;
-    fw__vector a = *(const fw__vector *)(const void *)(layer->bias + o);
-    for (uint32_t i = 0; i < inputs; i++, weights += stride) a += in[i] * *(const fw__vector *)(const void *)weights;
-    *(fw__vector *)(void *)(out + o) = a;
-  }
+  for (; FW__WIDE > FW__PANEL && o + FW__WIDE <= stride; o += FW__WIDE)
+    fw__tile(layer, o, FW__WIDE / FW__PANEL, 1, in, 0, out, 0);
+  for (; FW__WIDE / 2 > FW__PANEL && o + FW__WIDE / 2 <= stride; o += FW__WIDE / 2)
+    fw__tile(layer, o, FW__WIDE / 2 / FW__PANEL, 1, in, 0, out, 0);
+  for (; o < stride; o += FW__PANEL) fw__tile(layer, o, 1, 1, in, 0, out, 0);
 #else
   memcpy(out, layer->bias, sizeof *out * (size_t)stride);
-  for (uint32_t i = 0; i < inputs; i++) {
-    const float *weights = layer->weights + (size_t)i * stride, x = in[i];
-    for (uint32_t o = 0; o < stride; o++) out[o] += x * weights[o];
-  }
+  const float *weights = layer->weights;
+  for (uint32_t first = 0; first < stride; first += FW__PANEL)
+    for (uint32_t i = 0; i < inputs; i++, weights += FW__PANEL)
+      for (uint32_t o = 0; o < FW__PANEL; o++) out[first + o] += in[i] * weights[o];
 #endif
 }
 
-/* Return e to the power of x, to float32's precision; x is clamped to [-87, 88]. */
+/* Write a layer's outputs for some rows; it is faster if they are a multiple of FW__GROUP. */
+static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
+                           float *restrict out, size_t out_apart) {
+  size_t row = 0;
+#ifdef FW__LANES
+  size_t together = layer->stride ? rows / FW__GROUP * FW__GROUP : 0;
+  uint32_t o = 0;
+#if FW__LANES > 8
+  for (; o + 2 * FW__PANEL <= layer->stride; o += 2 * FW__PANEL)
+    for (row = 0; row < together; row += FW__GROUP)
+      fw__tile(layer, o, 2, FW__GROUP, in + row * in_apart, in_apart, out + row * out_apart, out_apart);
+#endif
+  for (; o < layer->stride; o += FW__PANEL)
+    for (row = 0; row < together; row += FW__GROUP)
+      fw__tile(layer, o, 1, FW__GROUP, in + row * in_apart, in_apart, out + row * out_apart, out_apart);
+#endif
+  for (; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
+}
+
+/* Return e to the power of x, to float32's precision; x is clamped to [-87, 87], as an integer, because GCC makes no
+ * vectors of comparisons of floats, which may trap. */
 static inline float fw__exp(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 88.0f ? 88.0f : x;
-  float whole = x * 1.44269504f + 12582912.0f; /* rounds to the nearest integer */
   uint32_t bits;
+  memcpy(&bits, &x, 4);
+  int32_t size = (int32_t)(bits & 0x7FFFFFFFu);
+  size = size < 0x42AE0000 ? size : 0x42AE0000; /* 87 */
+  bits = (uint32_t)size | (bits & 0x80000000u);
+  memcpy(&x, &bits, 4);
+  float whole = x * 1.44269504f + 12582912.0f; /* rounds to the nearest integer */
   memcpy(&bits, &whole, 4);
   whole -= 12582912.0f;
   float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f, square = rest * rest;
-  float power = 1.9875691500e-4f;
-  power = power * rest + 1.3981999507e-3f;
-  power = power * rest + 8.3334519073e-3f;
-  power = power * rest + 4.1665795894e-2f;
-  power = power * rest + 1.6666665459e-1f;
-  power = power * rest + 5.0000001201e-1f;
+  float power = 1.3814598367e-3f; /* the largest relative error is the smallest possible, 3e-9 */
+  power = power * rest + 8.3687168981e-3f;
+  power = power * rest + 4.1668388051e-2f;
+  power = power * rest + 1.6666520632e-1f;
+  power = power * rest + 4.9999993448e-1f;
   power = power * square + rest + 1.0f;
   bits = (bits + 127) << 23; /* only the integer of the magic number is left */
   memcpy(&whole, &bits, 4);
@@ -3924,10 +3985,28 @@ typedef struct {
 
 static const fw__wanted fw__none = {NULL, 0, NULL, 0};
 
+/* Texts that a recurrent encoder reads at a time, so that its weights are read once for them, and texts of which the
+ * tokens are found before. */
+#if defined(FW__LANES) && !defined(FW_ONE_BY_ONE)
+#define FW__AT_ONCE (2 * FW__GROUP)
+#define FW__QUEUE 128u
+#else
+#define FW__AT_ONCE 1u
+#define FW__QUEUE 1u
+#endif
+
+/* A text with its tokens, the last one first. rows: for aligned texts, the state and the vector of each token, and
+ * whether the other text has the token. */
+typedef struct {
+  const uint8_t *tokens;
+  size_t count;
+  float *rows;
+} fw__side;
+
 /* Write the encoder's input for a token: its vector and, for aligned texts, whether the other text has the token. */
-static void fw__input(const fw__work *w, size_t token, float *restrict out) {
+static void fw__input(const fw__work *w, const fw__side *text, size_t token, float *restrict out) {
   if (w->inputs) memcpy(out, w->inputs + token * w->inputs_apart, sizeof *out * (size_t)w->input);
-  else fw__vector_of(w, fw__token_at(w, token), out);
+  else fw__vector_of(w, text->tokens + (text->count - 1 - token) * fw__token_size(w->m), out);
 }
 
 /* Return 1 / sqrt(x) for positive x: Newton's method, with a first guess from the bits of x. */
@@ -3957,59 +4036,108 @@ static void fw__encode_bag(fw__work *w, float *out) {
   for (uint32_t i = 0; i < m->dim && m->pooling == FW__BOTH; i++) out[i] *= scale;
 }
 
-/* Run one direction of a recurrent encoder. Writes the last state, or the maximum over all states. */
-static void fw__run(fw__work *w, int backward, float *restrict out, const fw__wanted *wanted) {
-  const fw_model *m = w->m;
-  const fw__dense *layer = &w->layers[m->arch == FW_GRU ? 2 * backward : backward];
-  uint32_t hidden = m->hidden, outputs = fw__padded(layer), all = layer->outputs;
-  size_t word = backward ? wanted->words : 0;
-  float *restrict in = (float *)fw__room(w, (size_t)w->input + hidden, sizeof(float));
-  float *restrict gates = (float *)fw__room(w, outputs, sizeof(float));
-  float *restrict cell = (float *)fw__room(w, m->arch == FW_GRU ? outputs : hidden, sizeof(float));
-  if (w->full) return;
-  float *restrict state = in + w->input;
-  memset(state, 0, sizeof(float) * (size_t)hidden);
-  memset(cell, 0, sizeof(float) * (size_t)hidden);
-  for (size_t step = 0; step < w->count; step++) {
-    size_t token = backward ? w->count - 1 - step : step;
-    fw__input(w, token, in);
-    fw__apply(m, layer, in, gates);
-    if (m->arch == FW_GRU) {
-      float *restrict candidate = gates + 2 * (size_t)hidden, *restrict read = cell; /* the state's part of the gates */
-      fw__apply(m, layer + 1, state, read);
-      for (uint32_t i = 0; i < 2 * hidden; i++) gates[i] = fw__sigmoid(gates[i] + read[i]);
-      for (uint32_t i = 0; i < hidden; i++) {
-        candidate[i] = 2.0f * fw__sigmoid(candidate[i] + gates[i] * read[2 * (size_t)hidden + i]) - 1.0f;
-        state[i] = candidate[i] + gates[hidden + i] * (state[i] - candidate[i]);
-      }
-    } else {
-      for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
+/* Memory of the texts that pass through a recurrent encoder together, a row for each: its input and, behind it, its
+ * state; its gates; its cell or, for a GRU, the state's part of the gates. */
+typedef struct {
+  size_t most, apart, of_cell;
+  float *in, *gates, *cells;
+} fw__steps;
+
+static fw__steps fw__place_steps(fw__work *w, size_t texts) {
+  size_t outputs = fw__padded(w->layers);
+  fw__steps s = {texts > 1 ? FW__AT_ONCE : 1, w->input + w->m->hidden, 0, NULL, NULL, NULL};
+  s.of_cell = w->m->arch == FW_GRU ? outputs : w->m->hidden;
+  s.in = (float *)fw__room(w, s.most * s.apart, sizeof(float));
+  s.gates = (float *)fw__room(w, s.most * outputs, sizeof(float));
+  s.cells = (float *)fw__room(w, s.most * s.of_cell, sizeof(float));
+  return s;
+}
+
+/* Compute the next state of a text from its gates. read: for a GRU, the state's part of the gates; else the cell. */
+static void fw__step(const fw_model *m, float *restrict gates, float *restrict read, float *restrict state) {
+  uint32_t hidden = m->hidden, all = fw__gates(m) * hidden;
+  if (m->arch == FW_GRU) {
+    float *restrict candidate = gates + 2 * (size_t)hidden;
+    for (uint32_t i = 0; i < 2 * hidden; i++) gates[i] = fw__sigmoid(gates[i] + read[i]);
+    for (uint32_t i = 0; i < hidden; i++) {
+      candidate[i] = 2.0f * fw__sigmoid(candidate[i] + gates[i] * read[2 * (size_t)hidden + i]) - 1.0f;
+      state[i] = candidate[i] + gates[hidden + i] * (state[i] - candidate[i]);
     }
-    if (m->arch == FW_BILSTM) {
-      const float *restrict take = gates, *restrict forget = gates + hidden,
-                            *restrict give = gates + 3 * (size_t)hidden;
-      const float *restrict candidate = gates + 2 * (size_t)hidden;
-      for (uint32_t i = 0; i < hidden; i++) {
-        cell[i] = cell[i] * forget[i] + take[i] * (2.0f * candidate[i] - 1.0f);
-        state[i] = give[i] * (2.0f * fw__sigmoid(2.0f * cell[i]) - 1.0f);
-      }
-    } else if (m->arch == FW_RNN) {
-      for (uint32_t i = 0; i < hidden; i++) state[i] = 2.0f * gates[i] - 1.0f;
-    }
-    if (!m->max_pool || !step) {
-      memcpy(out, state, sizeof(float) * (size_t)hidden);
-    } else {
-      for (uint32_t i = 0; i < hidden; i++) out[i] = state[i] > out[i] ? state[i] : out[i];
-    }
-    for (; !backward && word < wanted->words && wanted->starts[word] == token; word++)
-      memcpy(wanted->rows + word * wanted->apart, state, sizeof(float) * (size_t)hidden);
-    for (; backward && word && wanted->starts[word - 1] == token; word--)
-      memcpy(wanted->rows + (word - 1) * wanted->apart + hidden, state, sizeof(float) * (size_t)hidden);
+    return;
+  }
+  for (uint32_t i = 0; i < all; i++) gates[i] = fw__sigmoid(gates[i]);
+  if (m->arch == FW_RNN) {
+    for (uint32_t i = 0; i < hidden; i++) state[i] = 2.0f * gates[i] - 1.0f;
+    return;
+  }
+  const float *restrict take = gates, *restrict forget = gates + hidden, *restrict give = gates + 3 * (size_t)hidden;
+  const float *restrict candidate = gates + 2 * (size_t)hidden;
+  for (uint32_t i = 0; i < hidden; i++) {
+    read[i] = read[i] * forget[i] + take[i] * (2.0f * candidate[i] - 1.0f);
+    state[i] = give[i] * (2.0f * fw__sigmoid(2.0f * read[i]) - 1.0f);
   }
 }
 
+/* Run one direction of a recurrent encoder over texts, `most` at a time: the place of one that has ended is taken by the
+ * next one. Writes the last state of each, or the maximum over all states, in rows of [width]. wanted: of a single
+ * text. */
+static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size_t count, int backward, float *out,
+                    const fw__wanted *wanted) {
+  const fw_model *m = w->m;
+  const fw__dense *layer = &w->layers[m->arch == FW_GRU ? 2 * backward : backward];
+  uint32_t hidden = m->hidden, outputs = fw__padded(layer);
+  size_t word = backward ? wanted->words : 0, of_state = sizeof(float) * (size_t)hidden, next = 0, active = 0;
+  size_t text[FW__AT_ONCE], step[FW__AT_ONCE], most = FW__AT_ONCE > 1 ? s->most : 1;
+  memset(s->in, 0, sizeof(float) * most * s->apart);
+  for (;;) {
+    for (; active < most && next < count; active++) {
+      text[active] = next++;
+      step[active] = 0;
+      memset(s->in + active * s->apart + w->input, 0, of_state);
+      memset(s->cells + active * s->of_cell, 0, of_state);
+    }
+    if (!active) return;
+    for (size_t row = 0; row < active; row++) {
+      const fw__side *side = &texts[text[row]];
+      fw__input(w, side, backward ? side->count - 1 - step[row] : step[row], s->in + row * s->apart);
+    }
+    size_t rows = FW__AT_ONCE > 1 && active > 1 ? (active + FW__GROUP - 1) / FW__GROUP * FW__GROUP : 1;
+    fw__apply_rows(m, layer, rows, s->in, s->apart, s->gates, outputs);
+    if (m->arch == FW_GRU) fw__apply_rows(m, layer + 1, rows, s->in + w->input, s->apart, s->cells, outputs);
+    for (size_t row = active; row-- > 0;) {
+      float *state = s->in + row * s->apart + w->input, *cell = s->cells + row * s->of_cell;
+      float *restrict to = out + text[row] * m->width;
+      size_t token = backward ? texts[text[row]].count - 1 - step[row] : step[row];
+      fw__step(m, s->gates + row * outputs, cell, state);
+      if (!m->max_pool || !step[row]) memcpy(to, state, of_state);
+      else
+        for (uint32_t i = 0; i < hidden; i++) to[i] = state[i] > to[i] ? state[i] : to[i];
+      for (; !backward && word < wanted->words && wanted->starts[word] == token; word++)
+        memcpy(wanted->rows + word * wanted->apart, state, of_state);
+      for (; backward && word && wanted->starts[word - 1] == token; word--)
+        memcpy(wanted->rows + (word - 1) * wanted->apart + hidden, state, of_state);
+      if (++step[row] < texts[text[row]].count) continue;
+      active--;
+      if (FW__AT_ONCE == 1) break;
+      text[row] = text[active]; /* the last row takes the place of this one */
+      step[row] = step[active];
+      memmove(state, s->in + active * s->apart + w->input, of_state);
+      memmove(cell, s->cells + active * s->of_cell, of_state);
+    }
+  }
+}
+
+/* Encode texts with a recurrent encoder, in rows of [width]. */
+static void fw__encode_recurrent(fw__work *w, const fw__side *texts, size_t count, float *out,
+                                 const fw__wanted *wanted) {
+  fw__steps steps = fw__place_steps(w, count);
+  if (w->full) return;
+  fw__run(w, &steps, texts, count, 0, out, wanted);
+  fw__run(w, &steps, texts, count, 1, out + w->m->hidden, wanted);
+}
+
 /* Windows slide over a buffer of vectors, which is moved to its front when it is full. */
-static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wanted *wanted) {
+static void fw__encode_windows(fw__work *w, const fw__side *text, float *restrict out, const fw__wanted *wanted) {
   const fw_model *m = w->m;
   const fw__dense *layer = &w->layers[0];
   size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = w->input, filled = reach, word = 0;
@@ -4025,7 +4153,7 @@ static void fw__encode_windows(fw__work *w, float *restrict out, const fw__wante
       start = 0;
     }
     for (; filled < start + window; filled++, next++) {
-      if (next < w->count) fw__input(w, next, vectors + filled * dim);
+      if (next < w->count) fw__input(w, text, next, vectors + filled * dim);
       else memset(vectors + filled * dim, 0, sizeof(float) * dim);
     }
     fw__apply(m, layer, vectors + start * dim, both);
@@ -4057,18 +4185,9 @@ static void fw__attend(const float *own, const float *keys, const float *values,
   for (uint32_t n = 0; n < width; n++) read[n] /= sum;
 }
 
-/* A text with its tokens, the last one first. rows: for aligned texts, the state and the vector of each token, and
- * whether the other text has the token. */
-typedef struct {
-  const uint8_t *tokens;
-  size_t count;
-  float *rows;
-} fw__side;
-
 /* ---- Transformers: a layer processes several tokens together, so that its weights are read once for them ---- */
 
-#define FW__GROUP 8u     /* tokens whose sums are in registers together */
-#define FW__TOGETHER 64u /* most tokens whose intermediate results within a layer are kept */
+#define FW__TOGETHER (8 * FW__GROUP) /* most tokens whose intermediate results within a layer are kept */
 
 /* State of a text on its way through the layers. */
 typedef struct {
@@ -4079,46 +4198,6 @@ typedef struct {
   float *query, *read, *units;     /* [together][apart], [together][wide] */
   float *scores;                   /* [tokens] */
 } fw__sequence;
-
-/* Write a layer's outputs for some rows, a multiple of FW__GROUP. */
-static void fw__apply_rows(const fw_model *m, const fw__dense *layer, size_t rows, const float *in, size_t in_apart,
-                           float *restrict out, size_t out_apart) {
-#ifdef FW__LANES
-  uint32_t o = 0;
-#if FW__LANES > 4
-  for (; o + 2 * FW__LANES <= layer->stride; o += 2 * FW__LANES) /* two vectors of outputs per input */
-    for (size_t row = 0; row < rows; row += FW__GROUP) {
-      const float *weights = layer->weights + o, *from = in + row * in_apart;
-      const fw__vector *bias = (const fw__vector *)(const void *)(layer->bias + o);
-      fw__vector sums[FW__GROUP], others[FW__GROUP];
-      for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = bias[0], others[n] = bias[1];
-      for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride) {
-        const fw__vector *pair = (const fw__vector *)(const void *)weights;
-        for (uint32_t n = 0; n < FW__GROUP; n++) {
-          sums[n] += from[n * in_apart + i] * pair[0];
-          others[n] += from[n * in_apart + i] * pair[1];
-        }
-      }
-      for (uint32_t n = 0; n < FW__GROUP; n++) {
-        fw__vector *to = (fw__vector *)(void *)(out + (row + n) * out_apart + o);
-        to[0] = sums[n], to[1] = others[n];
-      }
-    }
-#endif
-  for (; o < layer->stride; o += FW__LANES)
-    for (size_t row = 0; row < rows; row += FW__GROUP) {
-      const float *weights = layer->weights + o, *from = in + row * in_apart;
-      fw__vector sums[FW__GROUP];
-      for (uint32_t n = 0; n < FW__GROUP; n++) sums[n] = *(const fw__vector *)(const void *)(layer->bias + o);
-      for (uint32_t i = 0; i < layer->inputs; i++, weights += layer->stride)
-        for (uint32_t n = 0; n < FW__GROUP; n++)
-          sums[n] += from[n * in_apart + i] * *(const fw__vector *)(const void *)weights;
-      for (uint32_t n = 0; n < FW__GROUP; n++) *(fw__vector *)(void *)(out + (row + n) * out_apart + o) = sums[n];
-    }
-  if (layer->stride) return;
-#endif
-  for (size_t row = 0; row < rows; row++) fw__apply(m, layer, in + row * in_apart, out + row * out_apart);
-}
 
 /* Apply GELU in place: x times the normal cumulative distribution; erf is a quotient of polynomials, as in Eigen. */
 static void fw__gelu(float *values, uint32_t count) {
@@ -4288,16 +4367,15 @@ static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) 
   w->row = (float *)fw__room(w, m->dim, sizeof(float));
   if (!out) out = (float *)fw__room(w, m->width, sizeof(float));
   if (w->full) return FW_WORKSPACE;
+  fw__side text = {w->base + w->end, w->count, NULL};
   if (m->arch == FW_FFN) {
     fw__encode_bag(w, out);
   } else if (m->arch == FW_CONV) {
-    fw__encode_windows(w, out, wanted);
+    fw__encode_windows(w, &text, out, wanted);
   } else if (fw__is_transformer(m)) {
-    fw__side text = {w->base + w->end, w->count, NULL};
     fw__encode_sequence(w, &text, 1, out, wanted);
   } else {
-    fw__run(w, 0, out, wanted);
-    fw__run(w, 1, out + m->hidden, wanted);
+    fw__encode_recurrent(w, &text, 1, out, wanted);
   }
   w->used = used;
   return w->full ? FW_WORKSPACE : FW_OK;
@@ -4519,8 +4597,8 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
   return w.full ? FW_WORKSPACE : FW_OK;
 }
 
-/* Turn logits into probabilities in place. */
-static void fw__probabilities(const fw_model *m, float *values) {
+FW_API void fw_probabilities(const fw_model *model, float *values) {
+  const fw_model *m = model;
   float most = values[fw_best(values, m->outputs)], sum = 0;
   if (!m->labels) return;
   for (uint32_t i = 0; i < m->outputs; i++) {
@@ -4533,20 +4611,54 @@ static void fw__probabilities(const fw_model *m, float *values) {
 FW_API int fw_predict(const fw_model *model, const char *text, size_t length, const char *second, size_t second_length,
                       void *workspace, size_t size, float *probabilities) {
   int status = fw_logits(model, text, length, second, second_length, workspace, size, probabilities);
-  if (!status) fw__probabilities(model, probabilities);
+  if (!status) fw_probabilities(model, probabilities);
   return status;
+}
+
+/* Write the logits of texts from `first` on, up to one whose tokens do not fit in the workspace or cannot be found. Returns
+ * their number: 0 if the model's texts are answered one by one, or if the first one has to be. */
+static size_t fw__answer_together(const fw_model *m, const char *texts, const size_t *ends, size_t first, size_t count,
+                                  void *workspace, size_t size, float *logits) {
+  fw__work w;
+  fw__side sides[FW__QUEUE];
+  size_t found = 0, most = count - first < FW__QUEUE ? count - first : FW__QUEUE, width = m->width;
+  if (FW__QUEUE < 2 || m->pair || m->tags || !fw__is_recurrent(m) || fw__start_work(&w, m, workspace, size)) return 0;
+  size_t end = w.end, fit = (end - w.used) / (16 * width); /* a quarter of the workspace is for encoded texts */
+  if (most > fit) most = fit;
+  if (most < 2) return 0;
+  float *encoded = (float *)fw__room(&w, most * width, sizeof *encoded);
+  w.row = (float *)fw__room(&w, m->dim, sizeof(float));
+  size_t used = w.used;
+  fw__place_steps(&w, most); /* room for it is left */
+  if (w.full) return 0;
+  for (; found < most; found++) {
+    size_t at = first + found, start = at ? ends[at - 1] : 0;
+    if (fw__find_tokens(&w, texts + start, ends[at] - start)) break;
+    sides[found].tokens = w.base + w.end;
+    sides[found].count = w.count;
+  }
+  w.full = 0;
+  w.used = used;
+  fw__encode_recurrent(&w, sides, found, encoded, &fw__none);
+  w.end = end;
+  for (size_t i = 0; i < found; i++) fw__classify(&w, encoded + i * width, logits + (first + i) * m->outputs);
+  return w.full ? 0 : found;
 }
 
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done) {
   size_t step = model->pair ? 2 : 1;
-  for (; *done < count; ++*done) {
+  while (*done < count) {
+    size_t together = fw__answer_together(model, texts, ends, *done, count, workspace, size, logits);
+    *done += together;
+    if (together) continue;
     const size_t *end = ends + *done * step;
     size_t start = *done ? end[-1] : 0;
     const char *second = model->pair ? texts + end[0] : NULL;
     int status = fw_logits(model, texts + start, end[0] - start, second, model->pair ? end[1] - end[0] : 0, workspace,
                            size, logits + *done * model->outputs);
     if (status) return status;
+    ++*done;
   }
   return FW_OK;
 }

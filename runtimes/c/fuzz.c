@@ -32,6 +32,26 @@ static void *copy(const void *bytes, size_t length) {
   return memory;
 }
 
+/* End the program if a text has other logits among parts of it than alone, for a recurrent encoder. */
+static void check_many(const fw_model *model, const char *text, size_t length, void *workspace, size_t size,
+                       const float *alone) {
+  enum { COUNT = 40 };
+  size_t ends[COUNT], done = 0, of_logits = model->outputs * sizeof *alone;
+  if (model->pair || !fw__is_recurrent(model)) return; /* a bag adds up a cached word in another order */
+  char *texts = copy(NULL, COUNT * length);
+  float *logits = copy(NULL, COUNT * of_logits);
+  for (size_t i = 0, at = 0; i < COUNT; i++) { /* from the whole text to its first bytes, which may not be UTF-8 */
+    size_t of_part = i % 3 ? length / (1 + i) : length;
+    memcpy(texts + at, text, of_part);
+    ends[i] = at += of_part;
+  }
+  fw_many(model, texts, ends, COUNT, workspace, size, logits, &done);
+  for (size_t i = 0; i < done; i += 3)
+    if (memcmp(logits + i * model->outputs, alone, of_logits)) abort();
+  free(texts);
+  free(logits);
+}
+
 /* Return a file's status; writes its logits for a text to *logits, to be freed, and their number to *count. */
 static int answer(const uint8_t *bytes, size_t length, const char *text, size_t of_text, float **logits,
                   size_t *count) {
@@ -75,6 +95,7 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, size_t 
       status = fw_logits(&model, exact, of_text, model.pair ? exact + skipped : NULL, of_text - skipped, workspace,
                          size, *logits);
       *count = model.outputs;
+      if (!status) check_many(&model, exact, of_text, workspace, size, *logits);
     }
     free(exact);
     free(workspace);

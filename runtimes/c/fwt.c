@@ -37,7 +37,9 @@ static void *room(size_t size) {
   return memory;
 }
 
-/* A model, its workspace, its labels and the line that is read. */
+enum { AT_ONCE = 256 }; /* lines of a file that are answered together */
+
+/* A model, its workspace, its labels and the lines that are read. */
 typedef struct {
   fw_model model;
   const char **labels;
@@ -46,7 +48,9 @@ typedef struct {
   unsigned char *bytes; /* the packed file */
   size_t size, workspace_size;
   unsigned long answered;
-  float *values;
+  char *text; /* lines that wait for an answer, without what separates them, and where each of their texts ends */
+  size_t used, text_size, *ends, rows, most_rows;
+  float *values; /* [rows][outputs] */
   FILE *in;
   const char *file;
   char *line;
@@ -77,7 +81,7 @@ static void open_model(Session *s, const char *path) {
   s->labels = room(s->model.labels * sizeof *s->labels);
   s->lengths = room(s->model.labels * sizeof *s->lengths);
   for (uint32_t i = 0; i < s->model.labels; i++) s->labels[i] = fw_label(&s->model, i, &s->lengths[i]);
-  s->values = room(s->model.outputs * sizeof *s->values);
+  s->text = room(s->text_size = 1 << 16);
   s->workspace_size = 1 << 17;
   s->workspace = room(s->workspace_size);
   fw_start(s->workspace, s->workspace_size);
@@ -127,58 +131,91 @@ static long next_line(Session *s) {
   return (long)length;
 }
 
-/* Write a text's probabilities. */
-static void answer(Session *s, const char *text, size_t length) {
-  const char *second = NULL;
-  size_t second_length = 0;
-  int status;
-  /* Half of a workspace is a cache of words; a larger one takes time to set up, and only pays off for many texts. */
-  if (s->answered++ == 100 && s->workspace_size < 1 << 22) new_workspace(s, 1 << 22);
-  if (s->model.pair) {
-    const char *tab = memchr(text, '\t', length);
-    if (!tab || memchr(tab + 1, '\t', length - (size_t)(tab + 1 - text)))
-      wrong_line(s, "two texts with a tab between them are read");
-    second = tab + 1;
-    second_length = length - (size_t)(second - text);
-    length = (size_t)(tab - text);
+/* Add a line to those that wait for an answer. */
+static void add(Session *s, const char *text, size_t length) {
+  const char *tab = s->model.pair ? memchr(text, '\t', length) : NULL;
+  size_t first = tab ? (size_t)(tab - text) : length, second = tab ? length - first - 1 : 0, step = 1 + !!s->model.pair;
+  if (s->model.pair && (!tab || memchr(tab + 1, '\t', second)))
+    wrong_line(s, "two texts with a tab between them are read");
+  while (s->used + length > s->text_size)
+    if (!(s->text = realloc(s->text, s->text_size *= 2))) die("", "out of memory");
+  if (s->rows == s->most_rows) {
+    s->most_rows = 2 * s->most_rows + 1;
+    s->ends = realloc(s->ends, s->most_rows * step * sizeof *s->ends);
+    s->values = realloc(s->values, s->most_rows * s->model.outputs * sizeof *s->values);
+    if (!s->ends || !s->values) die("", "out of memory");
   }
-  while ((status = fw_predict(&s->model, text, length, second, second_length, s->workspace, s->workspace_size,
-                              s->values)) == FW_WORKSPACE)
-    larger_workspace(s, length > second_length ? length : second_length);
-  if (status) wrong_line(s, fw_error(status));
+  memcpy(s->text + s->used, text, first);
+  s->ends[s->rows * step] = s->used += first;
+  if (tab) {
+    memcpy(s->text + s->used, tab + 1, second);
+    s->ends[s->rows * step + 1] = s->used += second;
+  }
+  s->rows++;
+}
+
+/* Return whether enough lines wait. Lines of standard input are answered one by one, and pairs are not faster together. */
+static int are_enough(const Session *s) { return s->in == stdin || s->model.pair || s->rows >= AT_ONCE; }
+
+/* Write the probabilities of the waiting lines. Returns the number of answered ones: all, or those before a wrong one. */
+static size_t answer(Session *s, int *status) {
+  size_t done = 0;
+  /* Half of a workspace is a cache of words; a larger one takes time to set up, and only pays off for many texts. */
+  if ((s->answered += s->rows) > 100 && s->workspace_size < 1 << 22) new_workspace(s, 1 << 22);
+  while ((*status = fw_many(&s->model, s->text, s->ends, s->rows, s->workspace, s->workspace_size, s->values, &done)) ==
+         FW_WORKSPACE)
+    larger_workspace(s, s->used);
+  for (size_t row = 0; row < done; row++) fw_probabilities(&s->model, s->values + row * s->model.outputs);
+  return done;
+}
+
+/* Forget the waiting lines. Ends the program if one was not answered. */
+static void end_lines(Session *s, size_t done, int status) {
+  if (status) {
+    s->number -= s->rows - done - 1; /* of the first line without an answer */
+    wrong_line(s, fw_error(status));
+  }
+  s->rows = s->used = 0;
 }
 
 static void print_label(const Session *s, uint32_t label) { fwrite(s->labels[label], 1, s->lengths[label], stdout); }
 
-static void print_answer(Session *s, unsigned long most, int probabilities) {
+static void print_answer(const Session *s, float *values, unsigned long most, int probabilities) {
   const fw_model *m = &s->model;
   uint32_t printed = 0;
   if (!m->labels) {
-    printf("%.6f\n", (double)s->values[0]);
+    printf("%.6f\n", (double)values[0]);
     return;
   }
   if (m->multilabel) {
     for (uint32_t i = 0; i < m->labels; i++) {
-      if (s->values[i] < 0.5f) continue;
+      if (values[i] < 0.5f) continue;
       if (printed++) putchar(probabilities ? ' ' : '|');
       print_label(s, i);
-      if (probabilities) printf(" %.6f", (double)s->values[i]);
+      if (probabilities) printf(" %.6f", (double)values[i]);
     }
     puts(printed ? "" : "none of these");
     return;
   }
-  if (m->rejects && s->values[fw_best(s->values, m->labels)] < m->threshold) {
+  if (m->rejects && values[fw_best(values, m->labels)] < m->threshold) {
     puts("none of these");
     return;
   }
   for (; printed < most && printed < m->labels; printed++) {
-    uint32_t best = fw_best(s->values, m->labels);
+    uint32_t best = fw_best(values, m->labels);
     if (printed) putchar(' ');
     print_label(s, best);
-    if (probabilities) printf(" %.6f", (double)s->values[best]);
-    s->values[best] = -1;
+    if (probabilities) printf(" %.6f", (double)values[best]);
+    values[best] = -1;
   }
   putchar('\n');
+}
+
+static void print_answers(Session *s, unsigned long most, int probabilities) {
+  int status;
+  size_t done = answer(s, &status);
+  for (size_t row = 0; row < done; row++) print_answer(s, s->values + row * s->model.outputs, most, probabilities);
+  end_lines(s, done, status);
 }
 
 static void predict(Session *s, unsigned long most, int probabilities) {
@@ -186,9 +223,10 @@ static void predict(Session *s, unsigned long most, int probabilities) {
   if (s->model.tags)
     die(probabilities ? "predict-prob" : "predict", "is for models that answer whole texts; see fwt tag");
   while ((length = next_line(s)) >= 0) {
-    answer(s, s->line, (size_t)length);
-    print_answer(s, most, probabilities);
+    add(s, s->line, (size_t)length);
+    if (are_enough(s)) print_answers(s, most, probabilities);
   }
+  print_answers(s, most, probabilities);
 }
 
 /* Skip a line's label. Returns its index. */
@@ -206,19 +244,30 @@ static uint32_t label_of(const Session *s, const char **text, const char *end) {
   return 0;
 }
 
+/* Return how many of the waiting lines have their label as the most probable one. */
+static size_t right_ones(Session *s, const uint32_t *labels) {
+  int status;
+  size_t done = answer(s, &status), right = 0;
+  for (size_t row = 0; row < done; row++)
+    right += fw_best(s->values + row * s->model.outputs, s->model.labels) == labels[row];
+  end_lines(s, done, status);
+  return right;
+}
+
 static void test(Session *s) {
-  unsigned long right = 0, rows = 0;
+  unsigned long right = 0;
+  uint32_t labels[AT_ONCE];
   long length;
   if (!s->model.labels || s->model.multilabel || s->model.tags)
     die("test", "is for models that choose one label a text");
   while ((length = next_line(s)) >= 0) {
     const char *text = s->line, *end = s->line + length;
-    uint32_t label = label_of(s, &text, end);
-    answer(s, text, (size_t)(end - text));
-    right += fw_best(s->values, s->model.labels) == label;
-    rows++;
+    labels[s->rows] = label_of(s, &text, end);
+    add(s, text, (size_t)(end - text));
+    if (are_enough(s)) right += right_ones(s, labels);
   }
-  printf("N\t%lu\nP@1\t%.6f\n", rows, rows ? (double)right / (double)rows : 0.0);
+  right += right_ones(s, labels);
+  printf("N\t%lu\nP@1\t%.6f\n", s->answered, s->answered ? (double)right / (double)s->answered : 0.0);
 }
 
 static void tag(Session *s) {
@@ -248,29 +297,20 @@ static void tag(Session *s) {
 }
 
 static void bench(Session *s) {
-  size_t used = 0, capacity = 1 << 20, rows = 0, most = 1 << 10, *ends = room(most * sizeof *ends);
-  char *text = room(capacity);
   double best = 0;
   long length;
-  while ((length = next_line(s)) >= 0) {
-    while (used + (size_t)length > capacity)
-      if (!(text = realloc(text, capacity *= 2))) die("", "out of memory");
-    if (rows == most && !(ends = realloc(ends, (most *= 2) * sizeof *ends))) die("", "out of memory");
-    memcpy(text + used, s->line, (size_t)length);
-    ends[rows++] = used += (size_t)length;
-  }
   if (s->model.tags) die("bench", "is for models that answer whole texts");
+  while ((length = next_line(s)) >= 0) add(s, s->line, (size_t)length);
   for (int pass = 0; pass < 6; pass++) { /* the first pass is a warm-up */
+    int status;
     clock_t started = clock();
-    for (size_t row = 0; row < rows; row++)
-      answer(s, text + (row ? ends[row - 1] : 0), ends[row] - (row ? ends[row - 1] : 0));
+    size_t done = answer(s, &status);
     double seconds = (double)(clock() - started) / CLOCKS_PER_SEC;
+    if (status) end_lines(s, done, status);
     if (pass && (pass == 1 || seconds < best)) best = seconds;
   }
-  printf("texts\t%lu\nseconds\t%.6f\ntexts a second\t%.0f\n", (unsigned long)rows, best,
-         best > 0 ? (double)rows / best : 0.0);
-  free(text);
-  free(ends);
+  printf("texts\t%lu\nseconds\t%.6f\ntexts a second\t%.0f\n", (unsigned long)s->rows, best,
+         best > 0 ? (double)s->rows / best : 0.0);
 }
 
 static void info(const Session *s) {

@@ -2,6 +2,7 @@
 #define FW_API static __attribute__((unused))
 #define FW_TABLES_ELSEWHERE
 #define FW_NO_TRANSFORMERS
+#define FW_ONE_BY_ONE
 #define FEATHERWEIGHT_IMPLEMENTATION
 #include "../c/featherweight.h"
 

@@ -2,14 +2,17 @@
 
 import ctypes
 import ctypes.util
+import itertools
 import os
 import shutil
 import sys
 import unicodedata
 
 import c_runtime
+import numpy as np
 import packed_students as made
 import pytest
+from c_parity import TEXTS, both
 
 from compression.runtime import PackedError, native, zoo_file
 from compression.runtime.native import load_native
@@ -82,6 +85,65 @@ def test_a_caller_who_gives_too_little_gets_a_status():
     assert library.fw_label(single._block, 2, None) is None
     assert library.fw_error(-1) == library.fw_error(99) == b"no such status"
     assert library.fw_workspace_size(single._block, 1 << 40) == ctypes.c_size_t(-1).value
+
+
+def _many(model, texts, room, size, start=0):
+    """Return the status of fw_many, how many texts it has answered, and their logits. start: as if so many were."""
+    coded = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    ends, done = np.cumsum([len(text) for text in coded], dtype=np.uintp), ctypes.c_size_t(start)
+    logits = np.zeros((len(ends) // (1 + model.pair), model.outputs), np.float32)
+    whole, at = b"".join(coded), ends.ctypes.data
+    count = len(logits)
+    status = native._library().fw_many(
+        model._block, whole, at, count, room, size, logits.ctypes.data, ctypes.byref(done)
+    )
+    return status, done.value, logits
+
+
+MIXED = [*TEXTS[-3:], "caf\u00e9", "film", "a " * 60, *("the film " * (n % 6) for n in range(130)), "", "good"]
+"""More texts than are read together, of all lengths."""
+
+
+@pytest.mark.parametrize("arch", made.ARCHS)
+def test_texts_together_have_the_logits_of_each_alone(tmp_path, arch):
+    """Bit by bit; with states of a few numbers and of whole vectors."""
+    more = ({},) if arch not in ("rnn", "bilstm", "gru") else ({"encoder_hidden_dim": 16}, {"pooling": "last"})
+    for number, sizes in enumerate(more):
+        _, model = both(tmp_path / str(number), arch, "hash", **sizes)
+        alone = np.concatenate([model.logits([text]) for text in MIXED])
+        assert np.array_equal(model.logits(MIXED), alone)
+        assert np.array_equal(model.logits(MIXED[:2]), alone[:2])
+        assert np.array_equal(model.logits(MIXED[::-1]), alone[::-1])
+
+
+@pytest.mark.parametrize("name", ["sst-2-32k", "sst-2-100k", "qqp-12k"])
+def test_texts_of_the_zoos_models_together(name):
+    model = load_native(zoo_file(name))
+    texts = list(itertools.pairwise(MIXED[::9])) if model.pair else MIXED[::3]
+    assert np.array_equal(model.logits(texts), np.concatenate([model.logits([text]) for text in texts]))
+
+
+def test_a_text_that_is_not_answered_ends_texts_together():
+    """One that is not UTF-8 has its own status, wherever it is; one that does not fit can be tried again."""
+    model, room = load_native(zoo_file("sst-2-12k")), ctypes.create_string_buffer(1 << 20)
+    alone = model.logits(MIXED)
+    for at in (0, 1, 7, len(MIXED) - 1):
+        status, done, logits = _many(model, [*MIXED[:at], b"a \xff", *MIXED[at:]], room, len(room))
+        assert (status, done) == (NOT_UTF8, at)
+        assert np.array_equal(logits[:at], alone[:at])
+    seen = set()
+    for size in [*range(0, 9_000, 304), 16_000, 50_000]:
+        native._library().fw_start(room, size)
+        status, done, logits = _many(model, MIXED, room, size)
+        assert (status, done == len(MIXED)) in ((0, True), (NO_WORKSPACE, False))
+        assert np.array_equal(logits[:done], alone[:done])
+        seen.add(done)
+        if len(seen) == 2:
+            native._library().fw_start(room, len(room))
+            status, all_done, logits = _many(model, MIXED, room, len(room), done)
+            assert (status, all_done) == (0, len(MIXED))
+            assert np.array_equal(logits[done:], alone[done:])
+    assert {0, len(MIXED)} < seen
 
 
 @pytest.mark.slow

@@ -179,8 +179,8 @@ def deviations(stage: Stage, workspace: Path) -> list[str]:
 
 def links(workspace: Path) -> set[Path]:
     """Return the names that point to artifacts."""
-    found = (path for path in workspace.rglob("*") if path.is_symlink() and path.suffix != ".partial")
-    return {path.relative_to(workspace) for path in found}
+    names = (path for path in workspace.rglob("*") if path.is_symlink() and path.suffix != ".partial")
+    return {path.relative_to(workspace) for path in names}
 
 
 def unfinished(workspace: Path) -> list[str]:
@@ -213,8 +213,8 @@ def command(
         if log:
             file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             ctypes.CDLL(None).fail_call(bytes(workspace), ctypes.c_long(call), error, error == errno.ENOSPC, file)
-        words = [*stage.words, *(["--launcher", "local"] if stage.name == "sweep" else [])]
-        return run_script(*words, "--workspace", workspace, *more)
+        local = ["--launcher", "local"] if stage.name == "sweep" else []
+        return run_script(*stage.words, *local, "--workspace", workspace, *more)
 
     return forked(run, workspace.with_name("output"), seconds)
 

@@ -21,8 +21,8 @@ from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
 from compression.experiments.fit.task import TASK_FILE
 from compression.experiments.jobs import Job
-from compression.experiments.report.record import check_name_is_free
-from compression.experiments.sweep.runs import report
+from compression.experiments.report.record import RESULTS_FILE, check_name_is_free, read_record
+from compression.experiments.report.results import read_results
 
 
 def fit(settings: FitSettings) -> FitResult:
@@ -58,8 +58,10 @@ def fit(settings: FitSettings) -> FitResult:
         else:
             say(f"{settings.experiment}: up to date")
             if not (settings.paths.root / result.report).exists():
+                from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
+
                 with side_task("the report"):
-                    report(settings.paths, settings.experiment)
+                    write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
         for size in result.sizes:
             write_output(settings.paths.root / size.packed, settings.output_of(size.max_bytes))
         return _located(result, settings)

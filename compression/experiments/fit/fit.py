@@ -10,7 +10,7 @@ from pathlib import Path
 from common.data.readers.any_table import file_identity
 from common.data.split import task_file_of_data
 from common.errors import UserError
-from common.progress import say, show_bars
+from common.progress import say, show_bars, side_task
 from common.stopping import at_once
 from common.store.files import check_output, file_sha256
 from common.store.locks import only_one
@@ -21,7 +21,8 @@ from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
 from compression.experiments.fit.task import TASK_FILE
 from compression.experiments.jobs import Job
-from compression.experiments.report.record import check_name_is_free
+from compression.experiments.report.record import RESULTS_FILE, check_name_is_free, read_record
+from compression.experiments.report.results import read_results
 
 
 def fit(settings: FitSettings) -> FitResult:
@@ -56,6 +57,11 @@ def fit(settings: FitSettings) -> FitResult:
             result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
+            if not (settings.paths.root / result.report).exists():
+                from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
+
+                with side_task("the report"):
+                    write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
         for size in result.sizes:
             write_output(settings.paths.root / size.packed, settings.output_of(size.max_bytes))
         return _located(result, settings)

@@ -110,7 +110,8 @@ class Clock:
 
         def write() -> None:
             while not over.wait(_SECONDS):
-                write_json(self.file, round(self.used, 1))
+                with contextlib.suppress(OSError):  # of a full disk, on which the fit itself ends in one line
+                    write_json(self.file, round(self.used, 1))
 
         thread = threading.Thread(target=write, daemon=True)
         thread.start()

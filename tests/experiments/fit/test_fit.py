@@ -133,6 +133,7 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
     packed = Path(first["packed"])
     content = packed.read_bytes()
     packed.unlink()
+    (report := Path(first["report"])).unlink()  # as if the disk was full, or the fit was killed, before it was written
     for changed in (None, content[:-1], content[:-1] + b"?"):  # the bytes that were chosen are packed again
         if changed is not None:
             packed.write_bytes(changed)
@@ -141,6 +142,7 @@ def test_the_same_command_finds_everything_finished(tmp_path, capsys):
         assert json.loads(second.out) == first
         assert "up to date" in second.err
         assert packed.read_bytes() == output.read_bytes() == content
+        assert report.exists()
     given = {"max_bytes": 4000, "minutes": 0.3, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = compression.fit(file=tmp_path / "reviews.csv", **given)
     assert (result.bytes, result.metrics) == (first["bytes"], first["metrics"])

@@ -1,17 +1,21 @@
 """The search for a student: each kind, then variations of the best, for as long as there is time."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
+from processes import wait_until
 
 from common.data.split import Split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.stopping import OutOfTime
-from compression.experiments.fit import search
+from compression.experiments.fit import search, state
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.stages import Stages
-from compression.experiments.fit.state import Clock, State
+from compression.experiments.fit.state import CLOCK_FILE, Clock, State
 from compression.experiments.fit.teachers import Taught
 
 ROWS = Split(["a text"] * 600, None, np.zeros(600, np.int64), np.arange(600))
@@ -161,3 +165,15 @@ def test_the_best_student_learns_the_rows_of_validation_if_they_are_many_and_the
         assert jobs[0]["generate_loss"] == ("validation",)
         assert [job.get("tune_epochs") for job in jobs[1:]] == [3, None]
         assert again.in_words.endswith("then trained on validation's rows too")
+
+
+def test_the_clock_is_written_again_after_a_failed_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "_SECONDS", 0.001)
+    failed, folder = [], tmp_path / "folder"
+    monkeypatch.setattr(threading, "excepthook", failed.append)  # prints a traceback
+    folder.write_text("no folder")
+    with Clock(folder, 60).running():
+        time.sleep(0.05)
+        folder.unlink()
+        wait_until((folder / CLOCK_FILE).exists, 5)
+    assert not failed

@@ -1,11 +1,13 @@
 """make builds again when its variables change, and only then."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 import tiny
 
+INIT = tiny.ROOT / "runtimes" / "python" / "package" / "__init__.py"
 COMPILER = """#!/bin/sh
 echo "$@" >> {log}
 while [ $# -gt 1 ]; do [ "$1" = -o ] && touch "$2"; shift; done
@@ -43,6 +45,28 @@ def test_the_c_runtime(commands, tmp_path):
     assert commands("c", compiler, "fwt", "NATIVE=") == ""
     assert "-DFW_ASCII" in commands("c", compiler, "fwt", "NATIVE=", "CFLAGS=-DFW_ASCII")
     assert commands("c", compiler).count("\n") == 2
+
+
+def test_a_program_is_built_with_what_is_installed(tmp_path):
+    """With pkg-config where it is there, and else with the flags that its file has."""
+    folder = tmp_path / "runtimes" / "c"
+    shutil.copytree(tiny.ROOT / "runtimes" / "c", folder)
+    shutil.copytree(tiny.ROOT / "runtimes" / "python" / "package", tmp_path / "runtimes" / "python" / "package")
+    make = ["make", "-s", "-C", folder, "install", f"PREFIX={tmp_path / 'usr'}", "OPTIMISE=-O0"]
+    subprocess.run(make, check=True, capture_output=True, timeout=60)
+    file = tmp_path / "usr" / "lib" / "pkgconfig" / "featherweight.pc"
+    lines = dict(re.findall(r"^(\w+)[:=] ?(.*)$", file.read_text(), re.MULTILINE))
+    assert lines["Version"] == re.search(r'^__version__ = "(.*)"', INIT.read_text(), re.MULTILINE)[1]
+    flags = f"{lines['Cflags']} {lines['Libs']}".replace("${prefix}", lines["prefix"])
+    if shutil.which("pkg-config"):
+        query = ["pkg-config", "--cflags", "--libs", file]
+        assert subprocess.run(query, check=True, capture_output=True, text=True).stdout.split() == flags.split()
+    (tmp_path / "p.c").write_text('#include "featherweight.h"\nint main(void) { return fw_error(1)[0] == 0; }\n')
+    build = ["cc", tmp_path / "p.c", *flags.split(), "-o", tmp_path / "p"]
+    subprocess.run(build, check=True, capture_output=True, timeout=60)
+    library = {"LD_LIBRARY_PATH": str(tmp_path / "usr" / "lib")}
+    subprocess.run([tmp_path / "p"], check=True, env=library, timeout=60)
+    assert (tmp_path / "usr" / "bin" / "fwt").exists()
 
 
 def test_the_program_for_cortex_m(commands, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+import yaml
 from packaging.requirements import Requirement
 
 TEXT = "a gorgeous , witty film"
@@ -82,6 +83,23 @@ def test_it_answers_in_c_and_without_it_in_numpy(run):
         assert model == f"{name}(name='sst-2-12k', task='sst-2', labels=('negative', 'positive'), bytes=11749)"
         assert classified == "['positive']"
         assert names == ["Classifier", "Model", "PackedError", "__version__", "load", "zoo_names"]
+
+
+@pytest.mark.slow
+def test_a_file_says_what_it_is(run):
+    assert "sst-2-12k" in run("featherweight", "zoo").stdout.splitlines()
+    assert "answers   one label\nlabels    negative, positive\nbytes     11,749\n" in (
+        run("featherweight", "info", "sst-2-12k").stdout
+    )
+    _, header, text = run("featherweight", "card", "sst-2-12k").stdout.split("---\n")
+    assert yaml.safe_load(header)["pipeline_tag"] == "text-classification"
+    assert yaml.safe_load(header)["model_name"] == "sst-2-12k"
+    assert "| labels | negative, positive |" in text
+    code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].replace("sst-2-12k.fwt", "sst-2-12k")
+    assert run("python", "-c", code).returncode == 0
+    assert run("featherweight", "info").stderr == (
+        "error: featherweight info takes one packed file, or a model of the zoo\n"
+    )
 
 
 @pytest.mark.slow

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import sys
 
-from . import PackedError, __version__, load
+from . import PackedError, __version__, load, zoo_names
 from ._train.compression.classifier import command_of
 from ._train.compression.runtime.__main__ import main as classify
 from ._train.compression.runtime.__main__ import run_command
+from .card import card, facts
 
 SCRIPTS = ("experiment", "preprocess", "finetune", "compress", "evaluate", "analyze", "predict")
 OF_EXPERIMENT = ("fit", "run", "sweep", "report", "list", "show", "compare", "best", "clean")
 USAGE = f"""usage: featherweight COMMAND ...
 
 classify MODEL [TEXT ...]   print the label of each text, or of each line of standard input
+info MODEL                  print what a packed file says of itself
+card MODEL                  print a model card, to publish a packed file with
+zoo                         print the names of the models that are here
 fit FILE.csv [flags]        train a packed file from a table of texts and labels
 
 Training needs more libraries: pip install 'featherweight[train]'. All commands, each with a --help of its own:
-classify, {", ".join(OF_EXPERIMENT)},
+classify, info, card, zoo, {", ".join(OF_EXPERIMENT)},
 {", ".join(SCRIPTS)}"""
 
 
@@ -35,6 +39,14 @@ def _run() -> None:
         print(__version__)
     elif command == "classify":
         classify(words, load, "featherweight classify")
+    elif command in ("info", "card"):
+        if len(words) != 1:
+            raise PackedError(f"featherweight {command} takes one packed file, or a model of the zoo")
+        model = load(words[0])
+        lines = "".join(f"{name:9} {value}\n" for name, value in facts(model).items())
+        print(card(model, words[0]) if command == "card" else lines, end="")
+    elif command == "zoo":
+        print("\n".join(zoo_names()))
     elif command in OF_EXPERIMENT:
         _run_script("experiment", [command, *words])
     elif command in SCRIPTS:

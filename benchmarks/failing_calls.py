@@ -62,12 +62,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="failing-") as name:
         folder = Path(name)
         for stage in stages(folder):
-            end = time.monotonic() + 60 * args.minutes
             if stage.name in (args.only or [stage.name]):
-                rows.append(in_turn(folder, stage, args.most, end))
+                rows.append(in_turn(folder, stage, args.most, time.monotonic() + 60 * args.minutes))
                 print(table(rows[-1:]), flush=True)
             if stage.name == "fit" and "kills" in (args.only or ["kills"]):
-                rows.append(kills(folder, stage, args.kills, end))
+                rows.append(kills(folder, stage, args.kills, time.monotonic() + 60 * args.minutes))
     print(table(rows))
     raise SystemExit(any(row.findings for row in rows))
 
@@ -131,7 +130,7 @@ def in_turn(folder: Path, stage: Stage, most: int, end: float) -> Row:
             problems += [line for line in deviations(stage, workspace) if not line.startswith("left behind")]
         problems += [f"{name} is lost" for name in names - links(workspace)]
         problems += goes_on(stage, workspace, *more)
-        call = [*log.read_text().splitlines(), ""][number - 1 :][0]
+        call = (log.read_text().splitlines()[number - 1 :] or ["which another run does not make"])[0]
         findings += [f"{errno.errorcode[error]} at call {number}, {call}: {line}" for line in problems]
         print("".join(f"{line}\n" for line in findings[len(findings) - len(problems) :]), end="", flush=True)
         shutil.rmtree(workspace)

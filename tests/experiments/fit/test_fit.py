@@ -231,7 +231,7 @@ def test_numbers_are_a_regression(tmp_path, encoder, short, pair):
     assert [baseline.name for baseline in result.baselines] == ["tf-idf with a linear model"]
     assert result.bytes <= 6000
     done = subprocess.run(result.commands[1], shell=True, cwd=tiny.ROOT, capture_output=True, text=True, check=True)
-    assert 0 < float(done.stdout.split("\t")[0]) < 30
+    assert abs(float(done.stdout.split("\t")[0])) < 30
 
 
 @pytest.mark.slow

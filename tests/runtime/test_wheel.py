@@ -1,5 +1,6 @@
 """The wheel: what is in it, and what it does in an environment that has only NumPy besides."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import tiny
 import yaml
 from packaging.requirements import Requirement
 
+from compression.shrinking.settings import ORDER
+
 TEXT = "a gorgeous , witty film"
 RUNTIME = "featherweight/_train/compression/runtime/model.py"
+MAIN = "runtimes/python/package/__main__.py"
 LIBRARY = "featherweight/_train/runtimes/c/libfeatherweight.so"
 
 
@@ -108,6 +112,7 @@ def test_mistakes_are_one_line_and_exit_code_2(run):
     for program, words, message in (
         ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .* and give its path"),
         ("featherweight", ["fit", "x.csv"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
+        ("featherweight", ["pack"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
         ("featherweight", ["fitt"], "unknown command 'fitt'; featherweight --help lists the commands"),
         *(
             ("python", [tiny.ROOT / f"{script}.py"], rf"\w+ is not installed; run: pip install -r {file}")
@@ -139,3 +144,8 @@ def test_the_pinned_versions_are_in_the_ranges_of_the_wheel():
         assert set(pins) == set(wanted) | {Requirement(line).name for line in shared}, file
         for name, pin in pins.items():
             assert name not in wanted or pin == wanted[name] or next(iter(pin)).version in wanted[name], name
+
+
+def test_the_command_knows_all_actions():
+    words = re.search(r"^OF_COMPRESS = (\(.*\))$", (tiny.ROOT / MAIN).read_text(), re.MULTILINE)[1]
+    assert ast.literal_eval(words) == ORDER

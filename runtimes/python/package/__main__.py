@@ -12,6 +12,7 @@ from ._train.compression.runtime.__main__ import run_command
 from .card import card, facts
 
 SCRIPTS = ("experiment", "preprocess", "finetune", "compress", "evaluate", "analyze", "predict")
+OF_COMPRESS = ("pretrain", "distill", "factorize", "prune", "quantize", "pack", "export")
 OF_EXPERIMENT = ("fit", "run", "sweep", "report", "list", "show", "compare", "best", "clean")
 USAGE = f"""usage: featherweight COMMAND ...
 
@@ -23,6 +24,7 @@ fit FILE.csv [flags]        train a packed file from a table of texts and labels
 
 Training needs more libraries: pip install 'featherweight[train]'. All commands, each with a --help of its own:
 classify, info, card, zoo, {", ".join(OF_EXPERIMENT)},
+{", ".join(OF_COMPRESS)},
 {", ".join(SCRIPTS)}"""
 
 
@@ -49,6 +51,8 @@ def _run() -> None:
         print("\n".join(zoo_names()))
     elif command in OF_EXPERIMENT:
         _run_script("experiment", [command, *words])
+    elif command in OF_COMPRESS:
+        _run_script("compress", [command, *words])
     elif command in SCRIPTS:
         _run_script(command, words)
     else:

@@ -1,15 +1,9 @@
 """The thesis's named seeds and the one place that seeds random numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import random
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
 
 # Section 6.2 of the thesis.
 NAMED_SEEDS = {"bennington": 3201976, "hadfield": 8291959, "feynman": 5111918, "simone": 2211933}
@@ -28,20 +22,6 @@ def drawn(count: int, share: float, seed: int, purpose: str) -> np.ndarray:
         return np.arange(count)
     order = np.random.default_rng(derive(purpose, seed)).permutation(count)
     return np.sort(order[: max(1, round(count * share))])
-
-
-def seed_step(seed: int, device: torch.device) -> None:
-    """Seed PyTorch's generator of a device for one step of training.
-
-    On the CPU, `torch.manual_seed` would take half a millisecond: it leaves a note with a stack trace for each kind of
-    GPU. A step of a small student takes two.
-    """
-    import torch
-
-    if device.type == "cpu":
-        torch.default_generator.manual_seed(seed)
-    else:
-        torch.manual_seed(seed)
 
 
 def seed_everything(seed: int) -> None:

@@ -241,8 +241,8 @@ FW_API int fw_logits(const fw_model *model, const char *text, size_t length, con
                      void *workspace, size_t size, float *logits);
 /* Write the logits, [count][outputs], of many concatenated texts; ends: the end of each text, in bytes. For pairs,
    `count` is the number of pairs, each of two consecutive texts. They are those of fw_logits, but recurrent encoders read
-   several single texts at a time, as many as the workspace has room for (1 MiB is enough), which is faster. Returns the first status that is not FW_OK; *done is
-   the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
+   several single texts at a time, as many as the workspace has room for (1 MiB is enough), which is faster. Returns the
+   first status that is not FW_OK; *done is the number of texts finished by then. Start with *done = 0, and call again with a larger workspace to continue. */
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
                    size_t size, float *logits, size_t *done);
 /* Write the words of a text (for a model with `tags`), at most `most` of them, with their labels, and their number;

@@ -45,10 +45,12 @@ def _run() -> None:
         if len(words) != 1:
             raise PackedError(f"featherweight {command} takes one packed file, or a model of the zoo")
         model = load(words[0])
-        lines = "".join(f"{name:9} {value}\n" for name, value in facts(model).items())
-        print(card(model, words[0]) if command == "card" else lines, end="")
+        if command == "card":
+            print(card(model, words[0]), end="")
+        else:
+            print(*(f"{name:9} {value}" for name, value in facts(model).items()), sep="\n")
     elif command == "zoo":
-        print("\n".join(zoo_names()))
+        print(*zoo_names(), sep="\n")
     elif command in OF_EXPERIMENT:
         _run_script("experiment", [command, *words])
     elif command in OF_COMPRESS:

@@ -54,7 +54,6 @@ def facts(model: Model) -> dict[str, str]:
 
 def card(model: Model, path: str) -> str:
     """Return a model card: Markdown with a YAML header, as Hugging Face reads it. path: of the packed file."""
-    texts = ["a text", "another text"]
     file = PurePath(path).name
     rows = [f"| {name} | {value} |".replace("\n", " ") for name, value in facts(model).items()]
     return _CARD.format(
@@ -64,5 +63,5 @@ def card(model: Model, path: str) -> str:
         size=model.bytes,
         file=file if file.endswith(".fwt") else f"{file}.fwt",
         table="\n".join(["| | |", "|---|---|", *rows]),
-        example=[tuple(texts)] if model.pair else texts[:1],
+        example=[("a text", "another text")] if model.pair else ["a text"],
     )

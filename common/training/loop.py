@@ -211,7 +211,8 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
     started = last_save = time.monotonic()
     energy = EnergyMeter()
     label = f"{run.label} {state.epoch + 1}/{run.epochs}"
-    # torch.manual_seed writes a stack trace for each kind of GPU: half a millisecond of a small student's two a step.
+    # torch.manual_seed writes a stack trace for each kind of GPU. That takes half a millisecond, and a step of a small
+    # student two.
     on_cpu = next(run.model.parameters()).device.type == "cpu"
     seed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
     for rows in bar(batches[state.step :], label, total=len(batches), initial=state.step, stops=False):

@@ -21,6 +21,7 @@ def normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
+@functools.lru_cache(1 << 15)  # preparing a task's data needs the key of a text several times
 def text_key(text: str) -> str:
     """Return words and signs, joined by spaces: equal for two texts exactly if they are the same.
 

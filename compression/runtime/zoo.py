@@ -59,4 +59,4 @@ def left_out(name: str) -> str:
     """Return where to get a model of the zoo that has only its card here; an empty text for any other name."""
     if not is_name(name) or not any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
         return ""
-    return f"; too large for the wheel: copy zoo/{name}{PACKED_SUFFIX} from the project's repository and give its path"
+    return f"; too large for the wheel: `featherweight zoo {name} --from FOLDER` copies it from a folder or an address"

@@ -4,9 +4,12 @@ import ast
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 import venv
 import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +19,7 @@ import tiny
 import yaml
 from packaging.requirements import Requirement
 
+from compression.runtime import zoo_names
 from compression.shrinking.settings import ORDER
 
 TEXT = "a gorgeous , witty film"
@@ -91,7 +95,6 @@ def test_it_answers_in_c_and_without_it_in_numpy(run):
 
 @pytest.mark.slow
 def test_a_file_says_what_it_is(run):
-    assert "sst-2-12k" in run("featherweight", "zoo").stdout.splitlines()
     assert "answers   one label\nlabels    negative, positive\nbytes     11,749\n" in (
         run("featherweight", "info", "sst-2-12k").stdout
     )
@@ -107,10 +110,56 @@ def test_a_file_says_what_it_is(run):
 
 
 @pytest.mark.slow
+def test_the_zoo_is_listed_whole(run):
+    lines = run("featherweight", "zoo").stdout.splitlines()
+    models = {line.split()[0]: line for line in lines if " bytes   " in line}
+    assert set(models) == set(zoo_names())
+    assert re.sub(" +", " ", models["sst-2-12k"]) == " sst-2-12k 11,749 bytes accuracy 84.17"
+    assert re.sub(" +", " ", models["mnli-400k"]) == " mnli-400k 396,108 bytes accuracy 67.51 / 64.94 not here"
+    assert "  licence of the data: Quora's terms of service, non-commercial use" in lines
+
+
+@pytest.mark.slow
+def test_a_model_is_copied_from_a_folder_or_an_address(run, tmp_path):
+    files, copy = tmp_path / "files", tmp_path / "sst-2-400k.fwt"
+    files.mkdir()
+    serve = partial(SimpleHTTPRequestHandler, directory=files)
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+
+        def fetch(folder):
+            return run("featherweight", "zoo", "sst-2-400k", "--from", folder)
+
+        missing = fetch(address), fetch(files), fetch("http://"), fetch("https://127.0.0.1:1"), fetch("ftp://127.0.0.1")
+        packed = (tiny.ROOT / "zoo" / "sst-2-400k.fwt").read_bytes()
+        for wrong in (packed[:-1] + b"x", packed + b"x", packed[:-1], b""):
+            (files / "sst-2-400k.fwt").write_bytes(wrong)
+            missing += (fetch(address), fetch(files))
+        for done in missing:
+            assert (done.returncode, done.stdout) == (2, "")
+            assert re.fullmatch(r"error: .*/sst-2-400k\.fwt: .+\n", done.stderr), done.stderr
+        assert "HTTP Error 404" in missing[0].stderr
+        assert missing[-1].stderr.endswith("not the zoo's sst-2-400k, its SHA-256 differs; nothing is written\n")
+        assert not list(tmp_path.glob("*.fwt*"))
+        (files / "sst-2-400k.fwt").write_bytes(packed)
+        for folder in (files, f"{address}/"):
+            assert fetch(folder).stdout == "sst-2-400k.fwt: copied, and its SHA-256 is the zoo's\n"
+            assert copy.read_bytes() == packed
+            copy.unlink()
+        server.shutdown()
+    copy.mkdir()
+    assert fetch(files).stderr == "error: sst-2-400k.fwt: Is a directory\n"
+    assert {path.name for path in tmp_path.glob("*.fwt*")} == {"sst-2-400k.fwt"}
+
+
+@pytest.mark.slow
 def test_mistakes_are_one_line_and_exit_code_2(run):
     installs = {"predict": "requirements-predict.txt", "evaluate": "requirements.txt", "experiment": "requirements.txt"}
     for program, words, message in (
-        ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .* and give its path"),
+        ("featherweight", ["classify", "sst-2-400k", TEXT], ".*`featherweight zoo sst-2-400k --from FOLDER` .*"),
+        ("featherweight", ["zoo", "sst-2-40k", "--from", "."], r"sst-2-40k: not a model of the zoo; did you mean .*"),
+        ("featherweight", ["zoo", "sst-2-400k"], "usage: featherweight zoo, or featherweight zoo NAME --from FOLDER"),
         ("featherweight", ["fit", "x.csv"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
         ("featherweight", ["pack"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
         ("featherweight", ["fitt"], "unknown command 'fitt'; featherweight --help lists the commands"),

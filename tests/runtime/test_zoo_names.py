@@ -37,7 +37,7 @@ def test_an_unknown_name_lists_the_zoo(folder):
     with pytest.raises(PackedError, match=r"^x: not a file, and not a model of the zoo \(zoo: first-1k\)$"):
         load("x")
     (folder / "large-400k.json").touch()
-    with pytest.raises(PackedError, match=r"large-400k: .* copy zoo/large-400k\.fwt from the project"):
+    with pytest.raises(PackedError, match=r"large-400k: .*`featherweight zoo large-400k --from FOLDER`"):
         load("large-400k")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from . import PackedError, __version__, load, zoo_names
+from . import PackedError, __version__, load
 from ._train.compression.classifier import command_of
 from ._train.compression.runtime.__main__ import main as classify
 from ._train.compression.runtime.__main__ import run_command
 from .card import card, facts
+from .zoo import fetch, listing
 
 SCRIPTS = ("experiment", "preprocess", "finetune", "compress", "evaluate", "analyze", "predict")
 OF_COMPRESS = ("pretrain", "distill", "factorize", "prune", "quantize", "pack", "export")
@@ -19,7 +20,8 @@ USAGE = f"""usage: featherweight COMMAND ...
 classify MODEL [TEXT ...]   print the label of each text, or of each line of standard input
 info MODEL                  print what a packed file says of itself
 card MODEL                  print a model card, to publish a packed file with
-zoo                         print the names of the models that are here
+zoo                         list the models of the zoo, with scores and licences
+zoo NAME --from FOLDER      copy one that is not here, from a path or an http(s) address, as NAME.fwt
 fit FILE.csv [flags]        train a packed file from a table of texts and labels
 
 Training needs more libraries: pip install 'featherweight[train]'. All commands, each with a --help of its own:
@@ -50,7 +52,7 @@ def _run() -> None:
         else:
             print(*(f"{name:9} {value}" for name, value in facts(model).items()), sep="\n")
     elif command == "zoo":
-        print(*zoo_names(), sep="\n")
+        _zoo(words)
     elif command in OF_EXPERIMENT:
         _run_script("experiment", [command, *words])
     elif command in OF_COMPRESS:
@@ -59,6 +61,15 @@ def _run() -> None:
         _run_script(command, words)
     else:
         raise PackedError(f"unknown command {command!r}; featherweight --help lists the commands")
+
+
+def _zoo(words: list[str]) -> None:
+    if not words:
+        print(listing())
+    elif len(words) == 3 and words[1] == "--from":
+        print(f"{fetch(words[0], words[2])}: copied, and its SHA-256 is the zoo's")
+    else:
+        raise PackedError("usage: featherweight zoo, or featherweight zoo NAME --from FOLDER")
 
 
 def _run_script(name: str, words: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,7 +19,9 @@ import pytest
 import tiny
 import yaml
 from packaging.requirements import Requirement
+from packed_students import write_packed, write_student
 
+from card import read_card
 from compression.runtime import zoo_names
 from compression.shrinking.settings import ORDER
 
@@ -99,14 +102,36 @@ def test_a_file_says_what_it_is(run):
         run("featherweight", "info", "sst-2-12k").stdout
     )
     _, header, text = run("featherweight", "card", "sst-2-12k").stdout.split("---\n")
-    assert yaml.safe_load(header)["pipeline_tag"] == "text-classification"
-    assert yaml.safe_load(header)["model_name"] == "sst-2-12k"
+    header = yaml.safe_load(header)
+    assert (header["pipeline_tag"], header["model_name"]) == ("text-classification", "sst-2-12k")
     assert "| labels | negative, positive |" in text
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].replace("sst-2-12k.fwt", "sst-2-12k")
     assert run("python", "-c", code).returncode == 0
+    assert (header["license"], header["datasets"], header["metrics"]) == ("other", ["sst-2"], ["accuracy"])
+    (scored,) = header["model-index"][0]["results"]
+    assert scored["metrics"] == [{"type": "accuracy", "value": 0.8417}]
+    card = read_card(tiny.ROOT / "zoo" / "sst-2-12k.json").about
+    assert f"- Licence of the data: {card.licence}.\n" in text
+    assert text.count(card.use) == text.count(card.data) == text.count(card.limits[0]) == 1
     assert run("featherweight", "info").stderr == (
         "error: featherweight info takes one packed file, or a model of the zoo\n"
     )
+
+
+@pytest.mark.slow
+def test_cards_of_copies_of_models_that_are_not_here_and_of_files_of_ones_own(run, tmp_path):
+    shutil.copy(tiny.ROOT / "zoo" / "sst-2-12k.fwt", tmp_path / "mine.fwt")
+    usual = run("featherweight", "card", "sst-2-12k").stdout
+    assert run("featherweight", "card", "mine.fwt").stdout == usual.replace("sst-2-12k.fwt", "mine.fwt")
+    text = run("featherweight", "card", "bc2gm").stdout
+    assert 'pipeline_tag: "token-classification"\n' in text
+    assert "| test | 5,038 | entity f1 | 73.41 |\n" in text
+    write_packed(write_student(tmp_path / "s", "ffn", "hash")).rename(tmp_path / "own.fwt")
+    text = run("featherweight", "card", "own.fwt").stdout
+    assert 'license_name: "unknown"\n' in text
+    assert "model-index" not in text
+    (tmp_path / "bc2gm").write_bytes(b"x")
+    assert run("featherweight", "card", "bc2gm").stderr == "error: bc2gm: not a packed student\n"
 
 
 @pytest.mark.slow

@@ -46,11 +46,10 @@ def _run() -> None:
     elif command in ("info", "card"):
         if len(words) != 1:
             raise PackedError(f"featherweight {command} takes one packed file, or a model of the zoo")
-        model = load(words[0])
         if command == "card":
-            print(card(model, words[0]), end="")
+            print(card(words[0]), end="")
         else:
-            print(*(f"{name:9} {value}" for name, value in facts(model).items()), sep="\n")
+            print(*(f"{name:9} {value}" for name, value in facts(load(words[0])).items()), sep="\n")
     elif command == "zoo":
         _zoo(words)
     elif command in OF_EXPERIMENT:

@@ -26,12 +26,17 @@ def cards() -> list[dict[str, Any]]:
 
 
 def listing() -> str:
-    """Return a table of the zoo: for each task the licence of its data, for each model bytes, a score, is it here."""
+    """Return a table of the zoo: for each task the licence of its data, for each model bytes and a score."""
     here, lines = set(zoo_names()), []
     for task, models in groupby(cards(), lambda card: card["task"]):
         for place, card in enumerate(models):
             if not place:
-                lines += [f"{task}: {card['about']['title']}", f"  licence of the data: {card['about']['licence']}"]
+                notes = card["about"]
+                lines += [
+                    f"{task}: {notes['title']}",
+                    f"  licence of the data: {notes['licence']}",
+                    f"  use: {notes['use']}",
+                ]
             missing = "" if card["name"] in here else "not here"
             lines.append(f"  {card['name']:18} {card['bytes']:8,} bytes   {_score(card):22} {missing}".rstrip())
     return "\n".join([*lines, "", "Copy a model, from a path or an address: featherweight zoo NAME --from FOLDER"])

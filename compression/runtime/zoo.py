@@ -8,9 +8,13 @@ from .reader import PackedError
 
 PACKED_SUFFIX = ".fwt"
 _HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDERS = (os.path.normpath(os.path.join(_HERE, "..", "..", "zoo")), _HERE)
-"""Where names are looked up: zoo/ of the repository, and the folder of this file, for one that is copied to a device
-with its packed files."""
+FOLDERS = (
+    *filter(None, [os.environ.get("FEATHERWEIGHT_ZOO")]),
+    os.path.normpath(os.path.join(_HERE, "..", "..", "zoo")),
+    _HERE,
+)
+"""Where names are looked up: a folder of the user's, zoo/ of the repository, and the folder of this file, for one that
+is copied to a device with its packed files."""
 
 
 def zoo_names() -> list[str]:

@@ -48,6 +48,15 @@ def test_a_file_of_that_name_comes_first(folder, tmp_path, monkeypatch):
         load("first-1k")
 
 
+@pytest.mark.slow
+def test_a_folder_of_the_users_has_names_too(folder):
+    script = "from compression import runtime; print(runtime.zoo_file('first-1k'), 'sst-2-12k' in runtime.zoo_names())"
+    environment = tiny.environment(FEATHERWEIGHT_ZOO=str(folder))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tiny.ROOT, env=environment, capture_output=True, timeout=60)
+    assert done.stdout.decode() == f"{folder / 'first-1k.fwt'} True\n"
+
+
 @given(st.text(st.sampled_from("ab1.-_/\\~ \0\n\u00e9"), max_size=12))
 @example("../zoo/first-1k")
 @example("..")

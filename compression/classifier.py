@@ -41,6 +41,19 @@ def _fastest(packed: bytes) -> Model:
         return load_bytes(packed)
 
 
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, or leave the path as it is and raise OSError."""
+    partial = f"{os.fspath(path)}.partial"
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except BaseException:
+        if os.path.isfile(partial):
+            os.remove(partial)
+        raise
+
+
 def command_of(script: str, words: Sequence[str]) -> list[str]:
     """Return the command that runs a script of the project. Raises PackedError if this Python is too old for it."""
     if sys.version_info < OLDEST:
@@ -157,16 +170,14 @@ class Classifier:
         """Return the accuracy: the share of the texts whose predicted label is the given one."""
         predicted = self.predict(texts)
         right = _checked(labels, len(predicted))
-        if isinstance(right[0], str) != isinstance(predicted[0], str):
-            raise ValueError(f"the labels of the classifier are such as {predicted[0]!r}, not {right[0]!r}")
+        first, label = predicted.tolist()[0], right.tolist()[0]
+        if isinstance(label, str) != isinstance(first, str):
+            raise ValueError(f"the labels of the classifier are such as {first!r}, not {label!r}")
         return float(np.average(predicted == right, weights=sample_weight))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the packed file (.fwt), which all runtimes read. It has labels as text."""
-        packed, partial = self._fitted().packed, f"{os.fspath(path)}.partial"
-        with open(partial, "wb") as file:
-            file.write(packed)
-        os.replace(partial, path)
+        write_whole(path, self._fitted().packed)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Classifier:

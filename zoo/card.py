@@ -80,6 +80,8 @@ class TaskNotes(Settings):
     """Where the data are from."""
     licence: str
     """Licence of the data."""
+    use: str
+    """What the licence allows to use the models for, if it binds what is trained on the data."""
     limits: tuple[str, ...]
     """Limits of the models: texts and uses that they are not intended for."""
 

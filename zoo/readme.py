@@ -19,6 +19,9 @@ A name works wherever a packed file does: `predict.py --model NAME`, `evaluate.p
 
 Scores are those of the file on the task's test rows (of GLUE its dev set), in percent; in brackets mean ± sample
 standard deviation of its family, models that differ in their seed alone, and their number. 1 KB is 1,000 bytes.
+
+Below are the licences of the data, and the use of the models that they allow. Whether a licence of data binds a model
+that is trained on it is not settled; "use" assumes that it does.
 """
 
 
@@ -53,4 +56,5 @@ def _notes(card: Card) -> list[str]:
     """Return the lines about a task's data, which are the same for all of its models."""
     about = card.about
     limits = [f"- {limit[0].upper()}{limit[1:]}." for limit in about.limits]
-    return [f"## {card.task}", "", f"Data: {about.data}, {about.source}. Licence: {about.licence}.", "", *limits, ""]
+    data = f"Data: {about.data}, {about.source}. Licence: {about.licence}. Use: {about.use}."
+    return [f"## {card.task}", "", data, "", *limits, ""]

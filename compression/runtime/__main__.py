@@ -75,7 +75,7 @@ def run_command(run: Callable[[], None]) -> None:
     try:
         run()
     except PackedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print("error:", str(error).replace("\n", " "), file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         # The reader has closed the pipe. Otherwise Python would report an error at exit, when it flushes the rest.

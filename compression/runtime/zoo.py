@@ -8,9 +8,13 @@ from .reader import PackedError
 
 PACKED_SUFFIX = ".fwt"
 _HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDERS = (os.path.normpath(os.path.join(_HERE, "..", "..", "zoo")), _HERE)
-"""Where names are looked up: zoo/ of the repository, and the folder of this file, for one that is copied to a device
-with its packed files."""
+FOLDERS = (
+    *filter(None, [os.environ.get("FEATHERWEIGHT_ZOO")]),
+    os.path.normpath(os.path.join(_HERE, "..", "..", "zoo")),
+    _HERE,
+)
+"""Where names are looked up: a folder of the user's, zoo/ of the repository, and the folder of this file, for one that
+is copied to a device with its packed files."""
 
 
 def zoo_names() -> list[str]:
@@ -59,4 +63,4 @@ def left_out(name: str) -> str:
     """Return where to get a model of the zoo that has only its card here; an empty text for any other name."""
     if not is_name(name) or not any(os.path.isfile(os.path.join(folder, f"{name}.json")) for folder in FOLDERS):
         return ""
-    return f"; too large for the wheel: copy zoo/{name}{PACKED_SUFFIX} from the project's repository and give its path"
+    return f"; too large for the wheel: `featherweight zoo {name} --from FOLDER` copies it from a folder or an address"

@@ -4,6 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#if defined(__unix__) || defined(__APPLE__)
+#include <dirent.h>
+#endif
+
+#ifndef FW_ZOO
+#define FW_ZOO "zoo" /* folder of packed files that are known by their names; make gives the repository's */
+#endif
 
 #define FEATHERWEIGHT_IMPLEMENTATION
 #include "featherweight.h"
@@ -19,8 +26,8 @@ static const char usage[] =
     "  info          print what the model is\n"
     "  embed         print the packed file as an array of C, for programs that read no files\n"
     "\n"
-    "MODEL is a packed file (.fwt). FILE is UTF-8, a text a line; without it, or with -, lines of standard input are "
-    "read.\n"
+    "MODEL is a packed file (.fwt), or the name of one in the folder that FEATHERWEIGHT_ZOO names or in\n" FW_ZOO ".\n"
+    "FILE is UTF-8, a text a line; without it, or with -, lines of standard input are read.\n"
     "A model of pairs reads two texts a line, with a tab between them. A model of several labels a text prints those "
     "with a\n"
     "probability of at least 0.5, joined by |, or \"none of these\", as a model does whose texts may have no label.\n";
@@ -57,12 +64,52 @@ typedef struct {
   size_t capacity, number;
 } Session;
 
+/* Return whether a text ends with .fwt, as names of packed files do. */
+static int is_packed(const char *text) {
+  size_t length = strlen(text);
+  return length > 4 && !strcmp(text + length - 4, ".fwt");
+}
+
+#if defined(__unix__) || defined(__APPLE__)
+static int is_listed(const struct dirent *entry) { return *entry->d_name != '.' && is_packed(entry->d_name); }
+
+static void print_names(const char *folder) {
+  struct dirent **entries;
+  int count = scandir(folder, &entries, is_listed, alphasort);
+  for (int i = 0; i < count; i++)
+    fprintf(stderr, "%s %.*s", i ? "," : "", (int)strlen(entries[i]->d_name) - 4, entries[i]->d_name);
+}
+#else
+static void print_names(const char *folder) { (void)folder; }
+#endif
+
+/* Open a packed file, given by its path or by its name in the zoo. */
+static FILE *open_packed(const char *model) {
+  const char *folders[] = {getenv("FEATHERWEIGHT_ZOO"), FW_ZOO};
+  FILE *file = fopen(model, "rb");
+  if (!file && (strchr(model, '/') || is_packed(model))) die(model, "cannot be opened");
+  for (int i = 0; i < 2 && !file; i++) {
+    if (!folders[i]) continue;
+    char *path = room(strlen(folders[i]) + strlen(model) + 6);
+    sprintf(path, "%s/%s.fwt", folders[i], model);
+    file = fopen(path, "rb");
+    free(path);
+  }
+  if (file) return file;
+  fprintf(stderr, "error: %s: not a file, and not a model of the zoo", model);
+  for (int i = 0; i < 2; i++) {
+    if (!folders[i]) continue;
+    fprintf(stderr, "; %s:", folders[i]);
+    print_names(folders[i]);
+  }
+  fputc('\n', stderr);
+  exit(2);
+}
+
 static void open_model(Session *s, const char *path) {
-  FILE *file = fopen(path, "rb");
+  FILE *file = open_packed(path);
   size_t length = 0, capacity = 1 << 16, got;
   unsigned char *bytes = room(capacity);
-  /* A name of the zoo has no dot. */
-  if (!file) die(path, strchr(path, '.') ? "cannot be opened" : "cannot be opened; models of the zoo are zoo/NAME.fwt");
   while ((got = fread(bytes + length, 1, capacity - length, file)) > 0) {
     length += got;
     if (length == capacity && !(bytes = realloc(bytes, capacity *= 2))) die("", "out of memory");
@@ -358,7 +405,7 @@ int main(int count, char **words) {
   for (int i = 0; i < 7; i++)
     if (!strcmp(command, known[i])) found = i;
   if (found < 0) die(command, "no such command; fwt --help lists them");
-  if (count < 3) die(command, "give a packed file (.fwt)");
+  if (count < 3) die(command, "give a packed file (.fwt), or its name in the zoo");
   if (count > (found < 2 ? 5 : found > 4 ? 3 : 4))
     die(words[count - 1], "more than the command takes; see fwt --help");
   char *end = NULL;

@@ -14,8 +14,8 @@ from learned_rows import distillation_set
 from sweep_grid import METHODS, planned, sweep, write_grid
 from sweep_grid import settings as sweep_settings
 
-from card import ZOO, read_card, read_cards
-from common.config import build
+from card import ZOO, TaskNotes, read_card, read_cards
+from common.config import build, load_yaml
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
 from common.data.split import read_split, write_split
@@ -57,6 +57,7 @@ def test_a_card_describes_its_file(card):
     model, task = load(card.name), load_task(card.task)
     assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
     assert card.range == task.range
+    assert card.about == build(TaskNotes, load_yaml(ZOO / "tasks.yaml")[card.task.replace("-", "_")])
     kinds = {"tags": "words", "answers": "answers"}
     assert card.kind == kinds.get(model.kind, "pairs" if model.pair else "texts")
     assert set(card.test) == set(task.test_splits)
@@ -110,6 +111,7 @@ def zoo(tmp_path):
         "data": "tiny",
         "source": "here",
         "licence": "none",
+        "use": "tests",
         "limits": ["tests"],
     }
     (tmp_path / "zoo").mkdir()

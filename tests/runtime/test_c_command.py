@@ -8,7 +8,7 @@ import packed_students as made
 import pytest
 import tiny
 
-from compression.runtime import load, tidy, zoo_file
+from compression.runtime import load, tidy, zoo_file, zoo_names
 
 TEXTS = ["A wonderful  film", "", "caf\u00e9 \u2603 the", "boring !\x00", " the end\r"]
 LINES = "".join(f"{text}\n" for text in TEXTS).encode()
@@ -151,9 +151,19 @@ def test_many_long_lines_grow_the_workspace(tmp_path):
     )
 
 
-def test_names_of_the_zoo_are_not_known(tmp_path):
-    message = "error: sst-2-12k: cannot be opened; models of the zoo are zoo/NAME.fwt\n"
-    assert run("predict", "sst-2-12k", status=2) == message
+def test_a_name_is_a_model_of_the_zoo(tmp_path, monkeypatch):
+    zoo = tiny.ROOT / "zoo"
+    monkeypatch.setenv("FEATHERWEIGHT_ZOO", str(zoo))
+    assert run("embed", "sst-2-12k") == run("embed", zoo_file("sst-2-12k"))
+    message = f"error: sst-2-12: not a file, and not a model of the zoo; {zoo}: {', '.join(zoo_names())}; "
+    assert run("info", "sst-2-12", status=2).startswith(message)
+    for path in ("sst-2-12k.fwt", "./sst-2-12k"):
+        assert run("info", path, status=2) == f"error: {path}: cannot be opened\n"
+    monkeypatch.setenv("FEATHERWEIGHT_ZOO", str(tmp_path))
+    assert f"not a model of the zoo; {tmp_path}:; " in run("info", "sst-2-12k", status=2)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sst-2-12k").write_bytes(b"not packed")
+    assert run("info", "sst-2-12k", status=2) == "error: sst-2-12k: not a packed student\n"
 
 
 @pytest.mark.parametrize(

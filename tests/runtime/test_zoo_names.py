@@ -37,7 +37,7 @@ def test_an_unknown_name_lists_the_zoo(folder):
     with pytest.raises(PackedError, match=r"^x: not a file, and not a model of the zoo \(zoo: first-1k\)$"):
         load("x")
     (folder / "large-400k.json").touch()
-    with pytest.raises(PackedError, match=r"large-400k: .* copy zoo/large-400k\.fwt from the project"):
+    with pytest.raises(PackedError, match=r"large-400k: .*`featherweight zoo large-400k --from FOLDER`"):
         load("large-400k")
 
 
@@ -46,6 +46,15 @@ def test_a_file_of_that_name_comes_first(folder, tmp_path, monkeypatch):
     Path("first-1k").write_bytes(b"not packed")
     with pytest.raises(PackedError, match="first-1k: not a packed student"):
         load("first-1k")
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_users_has_names_too(folder):
+    script = "from compression import runtime; print(runtime.zoo_file('first-1k'), 'sst-2-12k' in runtime.zoo_names())"
+    environment = tiny.environment(FEATHERWEIGHT_ZOO=str(folder))
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tiny.ROOT, env=environment, capture_output=True, timeout=60)
+    assert done.stdout.decode() == f"{folder / 'first-1k.fwt'} True\n"
 
 
 @given(st.text(st.sampled_from("ab1.-_/\\~ \0\n\u00e9"), max_size=12))

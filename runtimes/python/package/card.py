@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from pathlib import PurePath
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+from types import SimpleNamespace
+from typing import Any
 
-from . import Model
+from . import Model, PackedError, load
+from ._train.compression.runtime import PACKED_SUFFIX
+from .zoo import cards
 
 _PIPELINES = {"tags": "token-classification", "answers": "question-answering"}
 """Kind of task -> Hugging Face's name for it; of all others text-classification."""
 
 _CARD = """---
-license: other
-license_name: unknown
-library_name: featherweight
-pipeline_tag: {pipeline}
-tags:
-- featherweight
-model_name: {name}
+{header}
 ---
 # {title}
 
-A text model in one file of {size:,} bytes, `{file}`, packed by Featherweight. Name the licence of the data that it was
-trained on in the header above, and its scores and limits here.
+{opening}
 
-{table}
+{facts}
+
+{notes}
 
 ```python
 import featherweight
@@ -33,9 +34,11 @@ model = featherweight.load("{file}")
 model.predict({example})
 ```
 """
+_OPENING = "A text model in one file of {size:,} bytes, `{file}`, packed by Featherweight."
+_UNKNOWN = "Name the licence of the data that it was trained on in the header above, and its scores and limits here."
 
 
-def facts(model: Model) -> dict[str, str]:
+def facts(model: Model | SimpleNamespace) -> dict[str, str]:
     """Return the properties of a packed file, in words."""
     answers = {"tags": "a tag for each word", "answers": "a part of the second text, or none", "numbers": "a number"}
     several = "any number of labels" if model.kind == "multilabel" else "one label"
@@ -52,16 +55,96 @@ def facts(model: Model) -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-def card(model: Model, path: str) -> str:
-    """Return a model card: Markdown with a YAML header, as Hugging Face reads it. path: of the packed file."""
-    file = PurePath(path).name
-    rows = [f"| {name} | {value} |".replace("\n", " ") for name, value in facts(model).items()]
+def card(path: str) -> str:
+    """Return a model card of a packed file: Markdown with a YAML header, as Hugging Face reads it.
+
+    path: of the file, or the name of a model of the zoo, which need not be here. A file of the zoo is known by its
+    SHA-256, and its card has the scores and the licence of the data. Raises PackedError.
+    """
+    try:
+        model = load(path)
+        digest = hashlib.sha256(model.packed).hexdigest()
+        entry = next((card for card in cards() if card["sha256"] == digest), None)
+    except PackedError:
+        entry = next((card for card in cards() if card["name"] == path), None)
+        if entry is None or Path(path).exists():
+            raise
+        model = _model_of(entry)
+    file = PurePath(path).name.removesuffix(PACKED_SUFFIX) + PACKED_SUFFIX
+    pipeline = _PIPELINES.get(model.kind, "text-classification")
+    header = {
+        "license": "other",
+        "license_name": f"data-of-{entry['task']}" if entry else "unknown",
+        "library_name": "featherweight",
+        "pipeline_tag": pipeline,
+        "tags": ["featherweight"],
+        "model_name": model.name,
+        **(_scores_for_machines(entry, pipeline) if entry else {}),
+    }
+    opening = _OPENING.format(size=model.bytes, file=file)
+    rows = [(name, value.replace("\n", " ")) for name, value in facts(model).items()]
     return _CARD.format(
-        pipeline=_PIPELINES.get(model.kind, "text-classification"),
-        name=json.dumps(model.name),  # YAML reads JSON's strings
+        header="\n".join(f"{name}: {json.dumps(value)}" for name, value in header.items()),  # YAML reads JSON
         title=" ".join(model.name.split()),
-        size=model.bytes,
-        file=file if file.endswith(".fwt") else f"{file}.fwt",
-        table="\n".join(["| | |", "|---|---|", *rows]),
+        opening=f"{entry['about']['question']} {opening}" if entry else opening,
+        facts=_table(("", ""), rows),
+        notes="\n".join(_notes(entry)) if entry else _UNKNOWN,
+        file=file,
         example=[("a text", "another text")] if model.pair else ["a text"],
     )
+
+
+def _model_of(entry: dict[str, Any]) -> SimpleNamespace:
+    """Return what `facts` reads of a model, from the zoo's card."""
+    kinds = {"words": "tags", "answers": "answers"}
+    return SimpleNamespace(
+        **{name: entry[name] for name in ("name", "task", "labels", "bytes")},
+        pair=entry["kind"] in ("pairs", "answers"),
+        kind=kinds.get(entry["kind"], "labels" if entry["labels"] else "numbers"),
+        arch=entry["architecture"]["student"],
+        embedding=entry["architecture"]["embedding_type"],
+        threshold=None,
+    )
+
+
+def _scores_for_machines(entry: dict[str, Any], pipeline: str) -> dict[str, Any]:
+    results = [
+        {
+            "task": {"type": pipeline},
+            "dataset": {"name": entry["task"], "type": entry["task"], "split": name},
+            "metrics": [{"type": metric, "value": round(value, 4)} for metric, value in split["metrics"].items()],
+        }
+        for name, split in entry["test"].items()
+    ]
+    metrics = [metric["type"] for metric in results[0]["metrics"]]
+    return {
+        "datasets": [entry["task"]],
+        "metrics": metrics,
+        "model-index": [{"name": entry["name"], "results": results}],
+    }
+
+
+def _notes(entry: dict[str, Any]) -> list[str]:
+    notes, splits = entry["about"], entry["test"]
+    scores = [
+        (name.replace("_", " "), f"{split['rows']:,}", metric.replace("_", " "), f"{100 * value:.2f}")
+        for name, split in splits.items()
+        for metric, value in split["metrics"].items()
+    ]
+    return [
+        _table(("rows of", "", "score of this file", "× 100"), scores),
+        "",
+        "## Data and licence",
+        "",
+        f"- Data: {notes['data']}, {notes['source']}.",
+        f"- Licence of the data: {notes['licence']}.",
+        f"- Use, if this licence binds a model that is trained on the data: {notes['use']}.",
+        "",
+        "## Limits",
+        "",
+        *(f"- {limit[0].upper()}{limit[1:]}." for limit in notes["limits"]),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

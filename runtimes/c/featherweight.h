@@ -3152,7 +3152,6 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
   fw__md5 start = {{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476}, 0, {0}};
   fw__hashed token;
   uint8_t bytes[4];
-  if (w->count >= w->most) return;
   for (size_t i = 0; i < count; i++) fw__md5_add(&start, bytes, fw__encode(word[i], bytes));
   for (uint32_t sector = 0; sector < 3; sector++) {
     fw__md5 s = start;
@@ -3304,7 +3303,7 @@ static void fw__encode_pieces(fw__work *w, const uint32_t *text, size_t count) {
   for (size_t i = 0; i < count; i++) {
     uint32_t code = text[i];
     int apart = fw__is_ideograph(code);
-    if (code == '\t' || code == '\n' || code == '\r' || fw__is(code, FW__SEPARATOR)) code = ' ';
+    if (fw__is(code, FW__SEPARATOR)) code = ' '; /* other white space has become spaces before */
     if (code == 0xFFFD || fw__is(code, FW__GONE)) continue;
     if (apart) fw__push(w, &clean, ' ');
     uint32_t parts = m->lowercase ? fw__decompose(code, 0, few) : (few[0] = code, 1);
@@ -4672,7 +4671,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
   *count = 0;
   if (status) return status;
   if (!model->tags || !text) return FW_KIND;
-  for (size_t at = 0, start = 0, length_now = 0; at <= length;) {
+  for (size_t at = 0, start = 0, length_now = 0;;) {
     size_t next = at;
     uint32_t code = at < length ? fw__decode(bytes, &next, length) : ' ';
     if (code == FW__NONE) return FW_TEXT;

@@ -57,6 +57,7 @@ def test_a_caller_who_gives_too_little_gets_a_status():
     logits, room = (ctypes.c_float * 9)(), ctypes.create_string_buffer(1 << 20)
     library.fw_logits.argtypes = (ctypes.c_void_p, *(ctypes.c_char_p, ctypes.c_size_t) * 2)
     library.fw_logits.argtypes += (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    library.fw_predict.argtypes = library.fw_logits.argtypes
     assert library.fw_open(nothing, None, 99) == library.fw_load(nothing, room, len(room)) == NOT_PACKED
     assert library.fw_logits(nothing, b"a", 1, None, 0, room, len(room), logits) == NOT_PACKED
     assert library.fw_tag(nothing, b"a", 1, room, len(room), word, 1, count, logits) == NOT_PACKED
@@ -78,11 +79,17 @@ def test_a_caller_who_gives_too_little_gets_a_status():
     assert library.fw_logits(tags._block, b"a", 1, None, 0, room, len(room), logits) == WRONG_KIND
     assert library.fw_tag(single._block, b"a", 1, room, len(room), word, 1, count, logits) == WRONG_KIND
     assert library.fw_tag(tags._block, None, 0, room, len(room), word, 1, count, logits) == WRONG_KIND
+    assert library.fw_logits(single._block, b"a", 1, b"a", 1, room, len(room), logits) == WRONG_KIND
+    assert _many(tags, ["a"], room, len(room))[:2] == (WRONG_KIND, 0)
     assert library.fw_tag(tags._block, b"\xff", 1, room, len(room), word, 1, count, logits) == NOT_UTF8
+    for text in (b"\xff", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"):
+        assert library.fw_predict(single._block, text, len(text), None, 0, room, len(room), logits) == NOT_UTF8
+    assert library.fw_predict(single._block, b"a film", 6, None, 0, room, len(room), logits) == 0
+    assert np.array_equal(logits[:2], single.probabilities(["a film"])[0])
     for text, most in ((b"a b", 1), (b"", 0)):
         assert library.fw_tag(tags._block, text, len(text), room, len(room), word, most, count, logits) == TOO_MANY
     assert library.fw_label(single._block, 0, None)
-    assert library.fw_label(single._block, 2, None) is None
+    assert library.fw_label(single._block, 2, None) is library.fw_label(nothing, 0, None) is None
     assert library.fw_error(-1) == library.fw_error(99) == b"no such status"
     assert library.fw_workspace_size(single._block, 1 << 40) == ctypes.c_size_t(-1).value
 

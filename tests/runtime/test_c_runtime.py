@@ -16,7 +16,7 @@ import packed_students as made
 import pytest
 import tiny
 from c_parity import NEAR, TEXTS, both, check
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from card import ZOO, read_cards
@@ -345,7 +345,19 @@ CHARACTERS = st.text(
 )
 
 
+RARE = "".join(
+    map(
+        chr,
+        (0x3400, 0x4DBF, 0x4DC0, 0x2A6DF, 0x2A6E0, 0x2B73F, 0x2B740, 0x2B81F, 0x2B820, 0x2B91F, 0x2B920, 0x2CEAF)
+        + (0x2CEB0, 0xF8FF, 0xF900, 0xFAFF, 0xFB00, 0x2F7FF, 0x2F800, 0x2FA1F, 0x2FA20)
+        + (67026, 775, 67026, 776, 90398, 90398, 90399, 90398, 90398, 90400, 90398, 90398, 65, 90398, 90409, 66),
+    )
+)
+"""The ends of blocks of ideographs; sequences with a rule of normalisation, and others that begin as they do."""
+
+
 @pytest.mark.parametrize("name", [*made.EMBEDDINGS, "ngrams", "unused", "plain words"])
+@example(text=RARE)
 @given(text=st.one_of(st.text(st.characters(exclude_categories=["Cs"])), CHARACTERS))
 @settings(max_examples=100)
 def test_any_text_has_the_same_answer(tokenizers, name, text):

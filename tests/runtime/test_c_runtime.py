@@ -345,13 +345,12 @@ CHARACTERS = st.text(
 )
 
 
-RARE = "".join(
-    map(
-        chr,
-        (0x3400, 0x4DBF, 0x4DC0, 0x2A6DF, 0x2A6E0, 0x2B73F, 0x2B740, 0x2B81F, 0x2B820, 0x2B91F, 0x2B920, 0x2CEAF)
-        + (0x2CEB0, 0xF8FF, 0xF900, 0xFAFF, 0xFB00, 0x2F7FF, 0x2F800, 0x2FA1F, 0x2FA20)
-        + (67026, 775, 67026, 776, 90398, 90398, 90399, 90398, 90398, 90400, 90398, 90398, 65, 90398, 90409, 66),
-    )
+RARE = (
+    "\u3400\u4dbf\u4dc0\uf8ff\uf900\ufaff\ufb00"
+    "\U0002a6df\U0002a6e0\U0002b73f\U0002b740\U0002b81f\U0002b820\U0002b91f\U0002b920"
+    "\U0002ceaf\U0002ceb0\U0002f7ff\U0002f800\U0002fa1f\U0002fa20"
+    "\U000105d2\u0307\U000105d2\u0308\U0001611e\U0001611e\U0001611f"
+    "\U0001611e\U0001611e\U00016120\U0001611e\U0001611e\u0041\U0001611e\U00016129\u0042"
 )
 """The ends of blocks of ideographs; sequences with a rule of normalisation, and others that begin as they do."""
 

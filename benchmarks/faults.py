@@ -230,8 +230,8 @@ def wait_for_work(process: subprocess.Popen, workspace: Path) -> None:
 
 
 def goes_on(stage: Stage, workspace: Path) -> list[str]:
-    """Run a stage's command again, undisturbed, and the failed runs of a sweep once more. Returns the differences from a
-    workspace that was never disturbed."""
+    """Run a stage's command again, undisturbed, and the failed runs of a sweep once more. Returns the differences from
+    a workspace that was never disturbed."""
     done = run(stage.command(workspace))
     if stage.name == "sweep" and done.returncode == 1:
         done = run(stage.command(workspace, "--retry-failed"))

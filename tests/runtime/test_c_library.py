@@ -1,5 +1,7 @@
 """The library of the C runtime: one that is missing, old or another one is refused; its tables are Python's."""
 
+import collections
+import contextlib
 import ctypes
 import ctypes.util
 import itertools
@@ -7,8 +9,11 @@ import os
 import shutil
 import sys
 import unicodedata
+import zlib
+from pathlib import Path
 
 import c_runtime
+import damage
 import numpy as np
 import packed_students as made
 import pytest
@@ -151,6 +156,31 @@ def test_a_text_that_is_not_answered_ends_texts_together():
             assert (status, all_done) == (0, len(MIXED))
             assert np.array_equal(logits[done:], alone[done:])
     assert {0, len(MIXED)} < seen
+
+
+def test_deflate_is_refused_where_zlib_refuses_it():
+    """Stored blocks, fixed and other codes, with changes at their beginning, so that lengths and codes contradict."""
+    library, rng = native._library(), np.random.default_rng(4)
+    block = ctypes.create_string_buffer(library.fw_model_size())
+    header, rest = damage.take_apart(Path(zoo_file("sst-2-12k")).read_bytes())
+    seen = collections.Counter()
+    for number in range(20_000):
+        level, strategy = ((0, 0), (9, zlib.Z_FIXED), (9, 0), (9, 0))[number % 4]
+        deflate = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
+        stored = bytearray(deflate.compress(header) + deflate.flush())
+        for _ in range(rng.integers(4)):
+            stored[rng.integers(80)] ^= 1 << rng.integers(8)
+        if number % 8 == 7:
+            stored[1 : rng.integers(2, 80)] = rng.bytes(40)
+        inflate, found = zlib.decompressobj(-15), None
+        with contextlib.suppress(zlib.error):
+            found = inflate.decompress(stored, len(header) + 1)
+        whole = found is not None and len(found) == len(header) and inflate.eof and not inflate.unused_data
+        data = damage.assemble(header, rest, bytes(stored))
+        status = library.fw_open(block, data, len(data))
+        assert whole if not status else not whole or found != header, (number, status)
+        seen[whole] += 1
+    assert min(seen.values()) > 1000
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 HEADER = ROOT / "runtimes" / "c" / "featherweight.h"
 TESTS = (
     "attacks",
-    "corpus",
+    "fuzz_inputs",
     "c_command",
     "c_fuzz",
     "c_library",

@@ -116,7 +116,7 @@ def in_turn(folder: Path, stage: Stage, most: int, end: float) -> Row:
         some = sorted({of_kind[at] for of_kind in kinds.values() for at in (0, len(of_kind) // 2, -1)})
         trials = list(zip(some, itertools.cycle(ERRORS)))
     random.Random(1).shuffle(trials)
-    findings, ended, tried, more = [], 0, 0, ("--retry-failed",) if stage.name == "sweep" else ()
+    findings, ended, tried = [], 0, 0
     for number, error in trials:
         if time.monotonic() > end:
             break
@@ -126,10 +126,10 @@ def in_turn(folder: Path, stage: Stage, most: int, end: float) -> Row:
         done = command(stage, workspace, log, number, error)
         ended += done.returncode == 0
         problems = unclear(done, (0, 1, REFUSED) if stage.name == "sweep" else (0, REFUSED)) + unfinished(workspace)
-        if not done.returncode:
+        if not done.returncode and "could not be made" not in done.stderr:  # a picture or a report, which is not lost
             problems += [line for line in deviations(stage, workspace) if not line.startswith("left behind")]
         problems += [f"{name} is lost" for name in names - links(workspace)]
-        problems += goes_on(stage, workspace, *more)
+        problems += goes_on(stage, workspace)
         call = (log.read_text().splitlines()[number - 1 :] or ["which another run does not make"])[0]
         findings += [f"{errno.errorcode[error]} at call {number}, {call}: {line}" for line in problems]
         print("".join(f"{line}\n" for line in findings[len(findings) - len(problems) :]), end="", flush=True)
@@ -152,9 +152,11 @@ def kills(folder: Path, stage: Stage, count: int, end: float) -> Row:
     return Row("fit killed, then moved", tried, findings, f"{ended} had ended before the kill")
 
 
-def goes_on(stage: Stage, workspace: Path, *more: str) -> list[str]:
-    """Run a stage's command again, undisturbed. Returns the deviations."""
-    done = command(stage, workspace, None, 0, 0, *more)
+def goes_on(stage: Stage, workspace: Path) -> list[str]:
+    """Run a stage's command again, undisturbed, and the failed runs of a sweep once more. Returns the deviations."""
+    done = command(stage, workspace)
+    if stage.name == "sweep" and done.returncode == 1:
+        done = command(stage, workspace, None, 0, 0, "--retry-failed")
     problems = deviations(stage, workspace) if not done.returncode else [f"{done.returncode}: {done.stderr[-300:]!r}"]
     return [f"run again: {line}" for line in problems]
 

@@ -36,8 +36,9 @@ ROOT = Path(__file__).parent.parent
 ROWS = 1500
 STUDENT = "bilstm-bpe6-a0-aug-s3201976"
 QUANTIZED = f"{STUDENT}+q4-t1"
-VOLATILE = ("seconds", "started", "built", "files", "run", "checksum")
-"""JSON keys whose values differ from run to run: times, sizes of files that contain times, paths of the workspace."""
+VOLATILE = ("seconds", "started", "built", "files", "run", "checksum", "process", "work")
+"""JSON keys whose values differ from run to run: times, sizes of files that contain times, paths of the workspace, the
+process that did a run, and its work, which is 0 if a run before it distilled the student."""
 ONLY_THERE = (".txt", ".html", ".md", ".png", ".pdf")
 """Kinds of files that contain times; only their existence is compared."""
 

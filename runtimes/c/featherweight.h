@@ -2936,7 +2936,7 @@ typedef struct {
   uint32_t input;
   const float *inputs; /* for aligned texts: the inputs of the layers, `inputs_apart` floats apart */
   size_t inputs_apart;
-  uint32_t *seen, *local, *touched, touched_count; /* how unused pieces were split in the text and in a stretch */
+  uint32_t *first_parts; /* of an unused piece: length of the first of the two that it was merged from, or 0 */
 } fw__work;
 
 /* Code points at the end of the front memory. */
@@ -3152,7 +3152,6 @@ static void fw__hash_word(fw__work *w, const uint32_t *word, size_t count) {
   fw__md5 start = {{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476}, 0, {0}};
   fw__hashed token;
   uint8_t bytes[4];
-  if (w->count >= w->most) return;
   for (size_t i = 0; i < count; i++) fw__md5_add(&start, bytes, fw__encode(word[i], bytes));
   for (uint32_t sector = 0; sector < 3; sector++) {
     fw__md5 s = start;
@@ -3304,7 +3303,7 @@ static void fw__encode_pieces(fw__work *w, const uint32_t *text, size_t count) {
   for (size_t i = 0; i < count; i++) {
     uint32_t code = text[i];
     int apart = fw__is_ideograph(code);
-    if (code == '\t' || code == '\n' || code == '\r' || fw__is(code, FW__SEPARATOR)) code = ' ';
+    if (fw__is(code, FW__SEPARATOR)) code = ' '; /* other white space has become spaces before */
     if (code == 0xFFFD || fw__is(code, FW__GONE)) continue;
     if (apart) fw__push(w, &clean, ' ');
     uint32_t parts = m->lowercase ? fw__decompose(code, 0, few) : (few[0] = code, 1);
@@ -3493,10 +3492,8 @@ static void fw__make_offer(fw__work *w, fw__stretch *s, uint32_t left, uint32_t 
   for (; at && fw__comes_first(&offer, &s->queue[(at - 1) / 2]); at = (at - 1) / 2)
     s->queue[at] = s->queue[(at - 1) / 2];
   s->queue[at] = offer;
-  if (m->symbols[symbol].id == FW__NO_INDEX) {
-    if (!w->local[symbol]) w->touched[w->touched_count++] = symbol;
-    w->local[symbol] = a->length;
-  }
+  /* The same one wherever the piece stands: until it is whole, what is around it does not change the order within. */
+  if (m->symbols[symbol].id == FW__NO_INDEX) w->first_parts[symbol] = a->length;
 }
 
 static fw__offer fw__next_offer(fw__stretch *s) {
@@ -3521,8 +3518,6 @@ static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) 
   size_t used = w->used;
   fw__stretch s = {text, fw__room(w, count, sizeof(fw__part)), NULL, 0};
   s.queue = fw__room(w, 3 * count, sizeof(fw__offer));
-  w->touched_count = 0;
-  w->touched = m->has_unused ? fw__room(w, 3 * count, 4) : NULL;
   uint32_t (*waiting)[2] = m->has_unused ? fw__room(w, count + 1, sizeof *waiting) : NULL;
   if (w->full || count >= FW__NONE / 4) {
     w->full = 1;
@@ -3553,8 +3548,8 @@ static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) 
   for (uint32_t i = 0; i < count; i = s.parts[i].after) {
     uint32_t symbol = s.parts[i].symbol, start = i, length = s.parts[i].length, stacked = 0;
     for (;;) {
-      if (w->touched_count && symbol != FW__NONE && w->local[symbol]) {
-        uint32_t left = w->local[symbol];
+      if (m->has_unused && symbol != FW__NONE && w->first_parts[symbol]) {
+        uint32_t left = w->first_parts[symbol];
         waiting[stacked][0] = start + left;
         waiting[stacked++][1] = length - left;
         length = left;
@@ -3574,19 +3569,6 @@ static void fw__encode_stretch(fw__work *w, const uint32_t *text, size_t count) 
   w->used = used;
 }
 
-/* Note how unused pieces were split in a stretch. Returns whether the text had split one differently before. */
-static int fw__note_splits(fw__work *w, int compare) {
-  int differ = 0;
-  for (uint32_t i = 0; i < w->touched_count; i++) {
-    uint32_t symbol = w->touched[i];
-    if (compare && w->seen[symbol] && w->seen[symbol] != w->local[symbol]) differ = 1;
-    else if (compare) w->seen[symbol] = w->local[symbol];
-    w->local[symbol] = 0;
-  }
-  w->touched_count = 0;
-  return differ;
-}
-
 static void fw__encode_pairs(fw__work *w, const uint32_t *text, size_t count) {
   const fw_model *m = w->m;
   if (!count) return;
@@ -3594,27 +3576,13 @@ static void fw__encode_pairs(fw__work *w, const uint32_t *text, size_t count) {
   for (size_t i = 0; i < lower.count; i++)
     if (lower.at[i] - '0' < 10 || (lower.at[i] >= 0x80 && fw__is(lower.at[i], FW__DIGIT))) lower.at[i] = '0';
   fw__codes clean = fw__normalise(w, lower.at, lower.count);
-  if (m->has_unused) {
-    w->seen = fw__room(w, m->symbol_count, 4);
-    w->local = fw__room(w, m->symbol_count, 4);
-    if (w->full) return;
-    memset(w->seen, 0, 4 * (size_t)m->symbol_count);
-    memset(w->local, 0, 4 * (size_t)m->symbol_count);
-  }
-  if (w->full || !clean.count) return;
-  size_t end_before = w->end, count_before = w->count;
-  int differ = 0;
-  for (size_t i = 0, start; m->words_apart && i < clean.count && !differ && !w->full;) {
-    for (start = i++; i < clean.count && clean.at[i] != FW__BLANK;) i++;
-    if (w->count >= w->most && !m->has_unused) break;
-    fw__encode_stretch(w, clean.at + start, i - start);
-    if (!w->full) differ = fw__note_splits(w, clean.at[start] == FW__BLANK);
-  }
-  if (m->words_apart && !differ) return;
-  w->end = end_before;
-  w->count = count_before;
+  if (m->has_unused) w->first_parts = fw__room(w, m->symbol_count, 4);
   if (w->full) return;
-  fw__encode_stretch(w, clean.at, clean.count);
+  if (m->has_unused) memset(w->first_parts, 0, 4 * (size_t)m->symbol_count);
+  for (size_t i = 0, start; i < clean.count && w->count < w->most && !w->full;) {
+    for (start = i++; i < clean.count && !(m->words_apart && clean.at[i] == FW__BLANK);) i++;
+    fw__encode_stretch(w, clean.at + start, i - start);
+  }
 }
 
 /* Write the tokens of normalised text. */
@@ -4672,7 +4640,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
   *count = 0;
   if (status) return status;
   if (!model->tags || !text) return FW_KIND;
-  for (size_t at = 0, start = 0, length_now = 0; at <= length;) {
+  for (size_t at = 0, start = 0, length_now = 0;;) {
     size_t next = at;
     uint32_t code = at < length ? fw__decode(bytes, &next, length) : ' ';
     if (code == FW__NONE) return FW_TEXT;
@@ -4731,9 +4699,9 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
 
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   const fw_model *m = model;
-  /* Per character: twice in a text, a part, three offers, a split piece, three touched pieces, and a token. */
+  /* Per character: twice in a text, a part, three offers, a split piece, and a token. */
   uint64_t each =
-      4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + 12 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
+      4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
   uint64_t floats =
       2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
   if (m->arch == FW_CONV) floats += (uint64_t)(m->kernel + 32) * m->input;
@@ -4755,7 +4723,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
     floats += most * (fw__token_size(m) / sizeof(float) + 2 * ((uint64_t)m->width + m->input) + 2 + m->hidden);
     floats += FW__FUSED * (4 * (uint64_t)m->width + 3 * (uint64_t)m->dim + 16) + (uint64_t)(m->kernel + 32) * m->hidden;
   }
-  bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 8 * symbols + 4096 + 64;
+  bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 4 * symbols + 4096 + 64;
   bytes += bytes < FW__CACHE ? bytes : FW__CACHE;
   return bytes > SIZE_MAX / 2 ? SIZE_MAX : (size_t)bytes;
 }

@@ -1,5 +1,7 @@
 """The library of the C runtime: one that is missing, old or another one is refused; its tables are Python's."""
 
+import collections
+import contextlib
 import ctypes
 import ctypes.util
 import itertools
@@ -7,8 +9,11 @@ import os
 import shutil
 import sys
 import unicodedata
+import zlib
+from pathlib import Path
 
 import c_runtime
+import damage
 import numpy as np
 import packed_students as made
 import pytest
@@ -57,6 +62,7 @@ def test_a_caller_who_gives_too_little_gets_a_status():
     logits, room = (ctypes.c_float * 9)(), ctypes.create_string_buffer(1 << 20)
     library.fw_logits.argtypes = (ctypes.c_void_p, *(ctypes.c_char_p, ctypes.c_size_t) * 2)
     library.fw_logits.argtypes += (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    library.fw_predict.argtypes = library.fw_logits.argtypes
     assert library.fw_open(nothing, None, 99) == library.fw_load(nothing, room, len(room)) == NOT_PACKED
     assert library.fw_logits(nothing, b"a", 1, None, 0, room, len(room), logits) == NOT_PACKED
     assert library.fw_tag(nothing, b"a", 1, room, len(room), word, 1, count, logits) == NOT_PACKED
@@ -78,11 +84,17 @@ def test_a_caller_who_gives_too_little_gets_a_status():
     assert library.fw_logits(tags._block, b"a", 1, None, 0, room, len(room), logits) == WRONG_KIND
     assert library.fw_tag(single._block, b"a", 1, room, len(room), word, 1, count, logits) == WRONG_KIND
     assert library.fw_tag(tags._block, None, 0, room, len(room), word, 1, count, logits) == WRONG_KIND
+    assert library.fw_logits(single._block, b"a", 1, b"a", 1, room, len(room), logits) == WRONG_KIND
+    assert _many(tags, ["a"], room, len(room))[:2] == (WRONG_KIND, 0)
     assert library.fw_tag(tags._block, b"\xff", 1, room, len(room), word, 1, count, logits) == NOT_UTF8
+    for text in (b"\xff", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"):
+        assert library.fw_predict(single._block, text, len(text), None, 0, room, len(room), logits) == NOT_UTF8
+    assert library.fw_predict(single._block, b"a film", 6, None, 0, room, len(room), logits) == 0
+    assert np.array_equal(logits[:2], single.probabilities(["a film"])[0])
     for text, most in ((b"a b", 1), (b"", 0)):
         assert library.fw_tag(tags._block, text, len(text), room, len(room), word, most, count, logits) == TOO_MANY
     assert library.fw_label(single._block, 0, None)
-    assert library.fw_label(single._block, 2, None) is None
+    assert library.fw_label(single._block, 2, None) is library.fw_label(nothing, 0, None) is None
     assert library.fw_error(-1) == library.fw_error(99) == b"no such status"
     assert library.fw_workspace_size(single._block, 1 << 40) == ctypes.c_size_t(-1).value
 
@@ -144,6 +156,31 @@ def test_a_text_that_is_not_answered_ends_texts_together():
             assert (status, all_done) == (0, len(MIXED))
             assert np.array_equal(logits[done:], alone[done:])
     assert {0, len(MIXED)} < seen
+
+
+def test_deflate_is_refused_where_zlib_refuses_it():
+    """Stored blocks, fixed and other codes, with changes at their beginning, so that lengths and codes contradict."""
+    library, rng = native._library(), np.random.default_rng(4)
+    block = ctypes.create_string_buffer(library.fw_model_size())
+    header, rest = damage.take_apart(Path(zoo_file("sst-2-12k")).read_bytes())
+    seen = collections.Counter()
+    for number in range(20_000):
+        level, strategy = ((0, 0), (9, zlib.Z_FIXED), (9, 0), (9, 0))[number % 4]
+        deflate = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
+        stored = bytearray(deflate.compress(header) + deflate.flush())
+        for _ in range(rng.integers(4)):
+            stored[rng.integers(80)] ^= 1 << rng.integers(8)
+        if number % 8 == 7:
+            stored[1 : rng.integers(2, 80)] = rng.bytes(40)
+        inflate, found = zlib.decompressobj(-15), None
+        with contextlib.suppress(zlib.error):
+            found = inflate.decompress(stored, len(header) + 1)
+        whole = found is not None and len(found) == len(header) and inflate.eof and not inflate.unused_data
+        data = damage.assemble(header, rest, bytes(stored))
+        status = library.fw_open(block, data, len(data))
+        assert whole if not status else not whole or found != header, (number, status)
+        seen[whole] += 1
+    assert min(seen.values()) > 1000
 
 
 @pytest.mark.slow

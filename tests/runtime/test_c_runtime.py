@@ -16,7 +16,7 @@ import packed_students as made
 import pytest
 import tiny
 from c_parity import NEAR, TEXTS, both, check
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from card import ZOO, read_cards
@@ -345,7 +345,18 @@ CHARACTERS = st.text(
 )
 
 
+RARE = (
+    "\u3400\u4dbf\u4dc0\uf8ff\uf900\ufaff\ufb00"
+    "\U0002a6df\U0002a6e0\U0002b73f\U0002b740\U0002b81f\U0002b820\U0002b91f\U0002b920"
+    "\U0002ceaf\U0002ceb0\U0002f7ff\U0002f800\U0002fa1f\U0002fa20"
+    "\U000105d2\u0307\U000105d2\u0308\U0001611e\U0001611e\U0001611f"
+    "\U0001611e\U0001611e\U00016120\U0001611e\U0001611e\u0041\U0001611e\U00016129\u0042"
+)
+"""The ends of blocks of ideographs; sequences with a rule of normalisation, and others that begin as they do."""
+
+
 @pytest.mark.parametrize("name", [*made.EMBEDDINGS, "ngrams", "unused", "plain words"])
+@example(text=RARE)
 @given(text=st.one_of(st.text(st.characters(exclude_categories=["Cs"])), CHARACTERS))
 @settings(max_examples=100)
 def test_any_text_has_the_same_answer(tokenizers, name, text):

@@ -35,11 +35,11 @@ def take_apart(data):
     return header if stored == size else zlib.decompress(header, -15), bytes(reader.rest())
 
 
-def assemble(header, rest):
-    """Return a file with this header and the right length and checksum."""
-    size = len(header)
-    number = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14])
-    body = number + number + header + rest
+def assemble(header, rest, stored=None):
+    """Return a file with this header and the right length and checksum. stored: the header's deflated form."""
+    stored = header if stored is None else stored
+    sizes = (bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14]) for size in (len(stored), len(header)))
+    body = b"".join(sizes) + stored + rest
     data = MAGIC + bytes([VERSION]) + (len(body) + 12).to_bytes(4, "little") + body
     return data + zlib.crc32(data).to_bytes(4, "little")
 

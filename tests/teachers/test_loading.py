@@ -118,6 +118,19 @@ def test_a_new_head_and_a_pooler_may_be_missing(copied):
     loaded(copied, new_head=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "adapters"), [("tokenizer.json", False), ("tokenizer.json", True), ("model.safetensors", False)]
+)
+def test_a_file_that_cannot_be_written_is_an_error_of_the_system(copied, tmp_path, name, adapters):
+    """The libraries in Rust raise exceptions of their own, one of them a plain Exception."""
+    classifier = loaded(copied, new_head=True)
+    if adapters:
+        classifier.adapt(4, "base")
+    (tmp_path / "saved" / "huggingface" / name).mkdir(parents=True)
+    with pytest.raises(OSError, match=f"directory.*{tmp_path}"):
+        classifier.save(tmp_path / "saved")
+
+
 def test_texts_are_cut_at_the_encoders_positions(copied):
     """--max-tokens may be more than the 96 that the encoder reads."""
     teacher = HuggingFaceTeacher(copied, LABELS, ("a", "b"), CPU, torch.float32, 500, new_head=True)

@@ -1,8 +1,9 @@
 """Encoders and their tokenizers as Hugging Face saves them: found, loaded, and checked to be whole."""
 
+import contextlib
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,14 +120,23 @@ def load_pretrained(
     return tokenizer, model, sorted((loaded["missing_keys"] | shapes.keys()) - set(model._tied_weights_keys or ()))
 
 
+@contextlib.contextmanager
+def files_below(folder: Path) -> Iterator[Path]:
+    """Give the folder of transformers' files below a model folder. Raises OSError if one cannot be written."""
+    try:
+        yield folder / SUBFOLDER
+    except Exception as error:
+        if type(error) not in (Exception, SafetensorError):
+            raise
+        raise OSError(None, str(error), str(folder)) from error  # tokenizers and safetensors: a full disk, most likely
+
+
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write weights (safetensors), config.json and tokenizer below a model folder. Raises OSError."""
-    tokenizer.save_pretrained(folder / SUBFOLDER)
-    try:
-        model.save_pretrained(folder / SUBFOLDER)
-    except SafetensorError as error:
-        raise OSError(None, str(error), str(folder)) from error  # a full disk, most likely
-    (folder / SUBFOLDER / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
+    with files_below(folder) as files:
+        tokenizer.save_pretrained(files)
+        model.save_pretrained(files)
+    (files / WEIGHTS_FILE).chmod(0o644)  # safetensors lets only the owner read
 
 
 def check_complete(source: str | Path, model: Any, new: Sequence[str], new_head: bool = True) -> None:

@@ -20,6 +20,7 @@ from common.teachers.huggingface.adapters import insert, load_adapters, read_bas
 from common.teachers.huggingface.pretrained import (
     SUBFOLDER,
     check_complete,
+    files_below,
     in_encoder,
     listed,
     load_pretrained,
@@ -118,9 +119,10 @@ class HuggingFaceTeacher:
         if self.base is None:
             save(self.model, self.tokenizer, folder)
             return
-        self.tokenizer.save_pretrained(folder / SUBFOLDER)
-        self.model.config.save_pretrained(folder / SUBFOLDER)
-        save_adapters(self.model, folder / SUBFOLDER / ADAPTERS_FILE, self.base)
+        with files_below(folder) as files:
+            self.tokenizer.save_pretrained(files)
+            self.model.config.save_pretrained(files)
+            save_adapters(self.model, files / ADAPTERS_FILE, self.base)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of encoder, adapters and head."""

@@ -47,7 +47,7 @@ class ByteLevelPairs:
             if word not in known:
                 if len(known) >= self.most_words:
                     known = self._known = {}  # other threads may read the old one
-                known[word], _ = self._merges.encode(word.encode().decode("latin-1"))
+                known[word] = self._merges.encode(word.encode().decode("latin-1"))
             ids += known[word]
         return ids
 

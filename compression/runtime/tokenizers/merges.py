@@ -9,7 +9,8 @@ USED, UNUSED, UNKNOWN = range(3)
 """State of a symbol: it has an id, it is a merge that is split again, or a character that counts as unknown."""
 
 Splits = dict[str, tuple[str, str]]
-"""Unused piece -> the two symbols it was merged from."""
+"""Unused piece -> the two symbols it was merged from. They are the same wherever the piece stands: until it is whole,
+what is around it does not change the order of the merges within it."""
 
 
 class Merges:
@@ -26,8 +27,8 @@ class Merges:
         self.ids = {symbol: i for i, symbol in enumerate(used, 1)}
         self.size = 1 + len(used)
 
-    def encode(self, text: str) -> tuple[tuple[int, ...], Splits]:
-        """Return the ids of a text, and the two symbols that each unused piece on the way was merged from."""
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Return the ids of a text."""
         symbols, splits = self._merge(text)
         if splits:
             symbols = [part for symbol in symbols for part in self._split_again(symbol, splits)]
@@ -38,7 +39,7 @@ class Merges:
             if i or not after_unknown:
                 ids.append(i)
             after_unknown = not i
-        return tuple(ids), splits
+        return tuple(ids)
 
     def last_merge(self, piece: str) -> tuple[str, str] | None:
         """Return the two symbols that an unused piece is finally merged from; None if it is never merged."""

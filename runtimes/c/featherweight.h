@@ -2717,7 +2717,7 @@ FW_API int fw_load(fw_model *model, void *memory, size_t size) {
   lanes.high = arena.base + (size_t)(arena.size - arena.high);
   status = fw__load(&m, &rest, &lanes);
   if (status) return status;
-  m.needed = fw__aligned(arena.peak + lanes.most) + FW__ALIGNMENT - 1;
+  m.needed = fw__aligned(arena.peak + lanes.most) - FW__GAP + FW__ALIGNMENT - 1;
   m.used = skipped + arena.low;
   *model = m;
   return FW_OK;

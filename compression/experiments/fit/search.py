@@ -34,9 +34,10 @@ _STEPS = 1500
 _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 6
-"""A slow student is tried if there is time for so many."""
-_BAG_SHARE, _SHARE = 0.7, 0.25
-"""Shares of the time left that the training of a bag and of another kind may take; a variation may take all."""
+"""A slow student is tried if there is time for so many, or for half of the optimizer steps."""
+_FIRST_SHARE, _SHARE = 0.7, 0.25
+"""Shares of the time left that the training of the first kind or a bag, and of another kind may take; a variation may
+take all."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
@@ -48,7 +49,8 @@ _TUNED = 2.0
 _FEWER = 0.6
 """A bag with less than this share of the best student's epochs would say little, and is not trained."""
 _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
-"""Approximate time of an epoch in relation to the first kind's, until one was measured."""
+_SLOWER_PAIRS = {"ffn": 1, "conv": 2, "bilstm": 4}
+"""Approximate time of an epoch in relation to a bag's, until one was measured; for pairs, of which a bag reads fewer."""
 _MANY_OUTPUTS = 8
 """With so many outputs, a bag's embeddings start from the teacher's logits; with fewer, from its encoder's vectors."""
 _TUNE_EPOCHS, _TUNE_BATCH = 10, 4
@@ -106,8 +108,8 @@ class Search:
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
             is_bag, ranked = candidate.flags["student_arch"] == "ffn", self.ranked()
-            share = _BAG_SHARE if is_bag else _SHARE
-            fewest = _FEWEST_EPOCHS
+            share = _SHARE if self.trained and not is_bag else _FIRST_SHARE
+            fewest = min(_FEWEST_EPOCHS, max(1, round(_STEPS / 2 / self._steps(candidate))))
             if is_bag:
                 fewest = _FEWER * ranked[0].epochs if ranked else 1
             if self._epochs(candidate, share) >= fewest:
@@ -159,14 +161,17 @@ class Search:
     def _epoch_rows(self, candidate: Candidate) -> int:
         return self.rows * (1 + self.taught.variants if "augmented" in candidate.flags else 1)
 
+    def _steps(self, candidate: Candidate) -> int:
+        return math.ceil(self._epoch_rows(candidate) / self.batch_size)
+
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
-        steps = math.ceil(self._epoch_rows(candidate) / self.batch_size)
-        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / steps)))
+        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / self._steps(candidate))))
         arch = candidate.flags["student_arch"]
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
-        reference = min(measured, key=lambda name: _SLOWER[name])
-        row = measured.get(arch, measured[reference] * _SLOWER[arch] / _SLOWER[reference])
+        slower = _SLOWER_PAIRS if self.task.pair else _SLOWER
+        reference = min(measured, key=lambda name: slower[name])
+        row = measured.get(arch, measured[reference] * slower[arch] / slower[reference])
         epoch = row * self._epoch_rows(candidate)
         return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
 

@@ -34,10 +34,10 @@ _STEPS = 1500
 _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 6
-"""A slow student is tried if there is time for so many, or for half of the optimizer steps."""
+"""A slow student is tried if there is time for so many, or, for pairs, for half of the optimizer steps."""
 _FIRST_SHARE, _SHARE = 0.7, 0.25
-"""Shares of the time left that the training of the first kind or a bag, and of another kind may take; a variation may
-take all."""
+"""Shares of the time left that the training of a bag or the first kind for pairs, and of another kind may take; a
+variation may take all."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
@@ -50,7 +50,7 @@ _FEWER = 0.6
 """A bag with less than this share of the best student's epochs would say little, and is not trained."""
 _SLOWER = {"ffn": 1, "conv": 4, "bilstm": 10}
 _SLOWER_PAIRS = {"ffn": 1, "conv": 2, "bilstm": 4}
-"""Approximate time of an epoch in relation to a bag's, until one was measured; for pairs, of which a bag reads fewer."""
+"""Approximate time of an epoch in relation to a bag's, until one was measured; bags of pairs take longer."""
 _MANY_OUTPUTS = 8
 """With so many outputs, a bag's embeddings start from the teacher's logits; with fewer, from its encoder's vectors."""
 _TUNE_EPOCHS, _TUNE_BATCH = 10, 4
@@ -81,6 +81,7 @@ class Search:
         self.held_out = validation.take(np.flatnonzero(validation.labelled))
         train = load_split(paths, self.task, "train")
         self.rows = len(train)
+        self.has_pairs = self.task.pair and not self.task.kind.by_word
         self.long_texts = sum(map(len, train.sentence1)) > _LONG_TEXT * self.rows
         self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
         self.row_seconds: dict[str, float] = {}
@@ -108,8 +109,10 @@ class Search:
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
             is_bag, ranked = candidate.flags["student_arch"] == "ffn", self.ranked()
-            share = _SHARE if self.trained and not is_bag else _FIRST_SHARE
-            fewest = min(_FEWEST_EPOCHS, max(1, round(_STEPS / 2 / self._steps(candidate))))
+            share = _FIRST_SHARE if is_bag or (self.has_pairs and not self.trained) else _SHARE
+            fewest = _FEWEST_EPOCHS
+            if self.has_pairs:
+                fewest = min(fewest, max(1, round(_STEPS / 2 / self._steps(candidate))))
             if is_bag:
                 fewest = _FEWER * ranked[0].epochs if ranked else 1
             if self._epochs(candidate, share) >= fewest:
@@ -169,7 +172,7 @@ class Search:
         usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / self._steps(candidate))))
         arch = candidate.flags["student_arch"]
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
-        slower = _SLOWER_PAIRS if self.task.pair else _SLOWER
+        slower = _SLOWER_PAIRS if self.has_pairs else _SLOWER
         reference = min(measured, key=lambda name: slower[name])
         row = measured.get(arch, measured[reference] * slower[arch] / slower[reference])
         epoch = row * self._epoch_rows(candidate)

@@ -35,9 +35,9 @@ class FakeClock(Clock):
 def searched(tmp_path, monkeypatch):
     """A function that searches with students of given speeds and scores. Returns the search."""
 
-    def run(epoch_seconds, score, seconds=300, variants=0):
+    def run(epoch_seconds, score, seconds=300, variants=0, task="sst-2", rows=ROWS):
         clock = FakeClock(tmp_path, seconds)
-        stages = Stages(FitSettings(file="f.csv"), load_task("sst-2"), clock, State(tmp_path, "id"))
+        stages = Stages(FitSettings(file="f.csv"), load_task(task), clock, State(tmp_path, "id"))
 
         def train(stage, kind, limit, step_of, flags):
             took = epoch_seconds(flags) * flags["epochs"]
@@ -47,7 +47,7 @@ def searched(tmp_path, monkeypatch):
             return None if limit is None or took <= limit else int(flags["epochs"] * limit / took)
 
         trained = []
-        monkeypatch.setattr(search, "load_split", lambda *names: ROWS)
+        monkeypatch.setattr(search, "load_split", lambda *names: rows)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(stages, "train", train)
         chosen = Search(
@@ -80,6 +80,13 @@ def test_variants_of_texts_are_learned_from_if_they_help(searched, gain, variant
     assert with_variants[0].change == "with variants of the texts"
     assert ("augmented" in best.candidate.flags) == variants
     assert clock.used <= 0.8 * 300 * 1.1
+
+
+def test_many_pairs_are_read_by_the_first_kind_for_few_epochs(searched):
+    pairs = Split(["a text"] * 120_000, ["another"] * 120_000, np.zeros(120_000, np.int64), np.arange(120_000))
+    _, best, _ = searched(lambda flags: 25.0, lambda flags: 0.5, task="qqp", rows=pairs)
+    assert best.candidate.student == "aligned convolution"
+    assert 2 <= best.epochs < 6
 
 
 def test_slow_students_are_left_out_and_one_is_always_trained(searched):

@@ -170,7 +170,7 @@ class Classifier:
         """Return the accuracy: the share of the texts whose predicted label is the given one."""
         predicted = self.predict(texts)
         right = _checked(labels, len(predicted))
-        first, label = predicted.tolist()[0], right.tolist()[0]
+        first, label = predicted.item(0), right.item(0)
         if isinstance(label, str) != isinstance(first, str):
             raise ValueError(f"the labels of the classifier are such as {first!r}, not {label!r}")
         return float(np.average(predicted == right, weights=sample_weight))

@@ -111,10 +111,10 @@ class Search:
             is_bag, ranked = candidate.flags["student_arch"] == "ffn", self.ranked()
             share = _FIRST_SHARE if is_bag or (self.has_pairs and not self.trained) else _SHARE
             fewest = _FEWEST_EPOCHS
-            if self.has_pairs:
-                fewest = min(fewest, max(1, round(_STEPS / 2 / self._steps(candidate))))
             if is_bag:
                 fewest = _FEWER * ranked[0].epochs if ranked else 1
+            elif self.has_pairs:
+                fewest = min(fewest, max(1, round(_STEPS / 2 / self._steps(candidate))))
             if self._epochs(candidate, share) >= fewest:
                 self._train(candidate, "", share)
         if not self.ranked():

@@ -6,15 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import NoReturn
 
 from . import PackedError, __version__, load
 from ._train.compression.classifier import command_of
 from ._train.compression.runtime.__main__ import main as classify
 from ._train.compression.runtime.__main__ import run_command
-from .card import card, facts
-from .zoo import fetch, listing
 
 OWN = ("classify", "info", "card", "zoo")
 SCRIPTS = ("experiment", "preprocess", "finetune", "compress", "evaluate", "analyze", "predict")
@@ -62,12 +59,18 @@ def _run() -> None:
     elif command in SCRIPTS:
         _run_script(command, words)
     else:
+        from difflib import get_close_matches  # needed for wrong names only
+
         match = get_close_matches(command, OWN + OF_EXPERIMENT + OF_COMPRESS + SCRIPTS, n=1)
         hint = f"did you mean {match[0]}?" if match else "featherweight --help lists the commands"
         raise PackedError(f"unknown command {command!r}; {hint}")
 
 
 def _run_own(command: str, words: Sequence[str]) -> None:
+    # `classify` starts without them: they import the libraries of downloads.
+    from .card import card, facts
+    from .zoo import fetch, listing
+
     parser = _Parser(f"featherweight {command}", allow_abbrev=False)
     if command == "zoo":
         parser.add_argument("name", nargs="?", help="model to copy to the current folder; without it, list all")

@@ -71,7 +71,7 @@ from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 class Distill(Step):
     """A student, trained from its initial weights."""
 
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     task: str
     seed: int

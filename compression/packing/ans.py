@@ -7,19 +7,29 @@ so a lane costs little as long as there are such bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from compression.packing.header import HeaderWriter
 from compression.runtime.entropy import CODE_BITS, LOWEST_STATE, MOST_STEPS, Array, frequencies, step_weights
-from compression.runtime.vocabulary import PAIR_BITS, PairModel, pair_lanes
+from compression.runtime.vocabulary import PAIR_BITS, PairModel, pair_groups, pair_lanes
 
 _MOST_STEPS, _USUAL_STEPS = MOST_STEPS // 2, 1024
 _TOP_STEP = 60
 
-Slots = tuple[np.ndarray, np.ndarray]
-"""Frequency and first slot of each symbol, uint64."""
+_GAP_BITS = 0.4
+"""Estimated cost of a bucket further."""
+
+
+class Step(NamedTuple):
+    """Symbols that are coded at the same time, one per lane: frequencies and first slots, uint64, of 1 << bits."""
+
+    frequency: np.ndarray
+    first: np.ndarray
+    bits: int
 
 
 def table_steps(counts: np.ndarray) -> np.ndarray:
@@ -61,39 +71,64 @@ def encode_stream(arrays: Sequence[Array], spare: bytes) -> tuple[bytes, int]:
         chosen = array.tables(), array.values
         frequency.append(of_tables[chosen])
         first.append((np.cumsum(of_tables, 1) - of_tables)[chosen])
-    slots = (np.concatenate(frequency).astype(np.uint64), np.concatenate(first).astype(np.uint64))
-    steps = [(slots[0][i : i + lanes], slots[1][i : i + lanes]) for i in range(0, total, lanes)]
-    stream, carried = _encode(steps, lanes, CODE_BITS, spare)
+    slots = np.stack([np.concatenate(frequency), np.concatenate(first)]).astype(np.uint64)
+    steps = [Step(slots[0, i : i + lanes], slots[1, i : i + lanes], CODE_BITS) for i in range(0, total, lanes)]
+    stream, carried = encode_steps(steps, lanes, spare)
     header = HeaderWriter()
     header.number(lanes)
     return bytes(header.data) + stream, carried
 
 
-def encode_pairs(
-    characters: str, indexes: np.ndarray, pairs: np.ndarray, words: bool, spare: bytes
-) -> tuple[bytes, int]:
-    """Encode the parts of a vocabulary's merges as encode_stream; tables depend on earlier pairs, see PairModel."""
-    if not len(pairs):
-        return b"", 0
-    lanes = pair_lanes(len(pairs))
-    model = PairModel(characters, indexes, words)
-    steps = []
-    for first in range(0, len(pairs), lanes):
-        block = pairs[first : first + lanes]
-        for side in (0, 1):
-            frequency = model.frequencies(side, first + len(block)).astype(np.uint64)
-            start = np.cumsum(frequency) - frequency
-            steps.append((frequency[block[:, side]], start[block[:, side]]))
-        model.learn(first, block)
-    return _encode(steps, lanes, PAIR_BITS, spare)
+def pair_steps(
+    characters: str, indexes: np.ndarray, pairs: np.ndarray, words: bool, sizes: Sequence[int]
+) -> tuple[list[Step], np.ndarray]:
+    """Return the steps that encode the parts of a vocabulary's merges, and the differences of their groups' buckets.
+
+    pairs: int64 [merges, 2]; sizes: of the groups, empty if there are none. See compression.runtime.vocabulary.
+    """
+    model, lanes = PairModel(characters, indexes, words), pair_lanes(len(pairs))
+    steps, gaps = [], [np.zeros(0, np.int64)]
+    for group in pair_groups(indexes, sizes):
+        block = pairs[group.first : group.end]
+        for side, shift in enumerate((PAIR_BITS - group.bits, PAIR_BITS)):
+            frequency = model.frequencies(side, group.known)
+            ends = np.cumsum(frequency)
+            low, high = ends[block[:, side]] - frequency[block[:, side]], ends[block[:, side]]
+            start = np.zeros_like(low)
+            if shift < PAIR_BITS:
+                buckets = _buckets(low, high, shift)
+                gaps.append(np.diff(buckets, prepend=0))
+                start = buckets << shift
+                low, high = np.maximum(low, start), np.minimum(high, start + (1 << shift))
+            slots = np.stack([high - low, low - start]).astype(np.uint64)
+            steps += [
+                Step(slots[0, i : i + lanes], slots[1, i : i + lanes], shift) for i in range(0, group.size, lanes)
+            ]
+        model.learn(group.first, block)
+    return steps, np.concatenate(gaps)
 
 
-def _encode(steps: Sequence[Slots], lanes: int, bits: int, spare: bytes) -> tuple[bytes, int]:
-    """steps: the symbols that are decoded at the same time, one per lane; the last lanes may have none."""
+def _buckets(low: np.ndarray, high: np.ndarray, shift: int) -> np.ndarray:
+    """Return the bucket of each interval [low, high) of ascending ones, int64: the one that takes the fewest bits."""
+    buckets, at = [], 0
+    for first, last in zip(low.tolist(), high.tolist(), strict=True):
+        choices = range(max(at, first >> shift), ((last - 1) >> shift) + 1)
+        covered = [min(last, (b + 1) << shift) - max(first, b << shift) for b in choices]
+        costs = [_GAP_BITS * number - math.log2(part) for number, part in enumerate(covered)]
+        at = choices[costs.index(min(costs))]
+        buckets.append(at)
+    return np.array(buckets, np.int64)
+
+
+def encode_steps(steps: Sequence[Step], lanes: int, spare: bytes) -> tuple[bytes, int]:
+    """Return (the stream of these steps, the number of spare bytes that its states carry).
+
+    lanes: symbols that are decoded at the same time; the last lanes of a step may have none.
+    """
     carried = spare[: 2 * lanes]
     states = np.frombuffer(carried.ljust(2 * lanes, b"\0"), "<u2").astype(np.uint64) + np.uint64(LOWEST_STATE)
     words = []
-    for frequency, first in reversed(steps):
+    for frequency, first, bits in reversed(steps):
         x = states[: len(frequency)]
         full = x >= frequency << np.uint64(32 - bits)
         words.append((x[full] & np.uint64(0xFFFF)).astype("<u2").tobytes())

@@ -8,35 +8,39 @@ their fingerprints, without their text.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from common.errors import UserError
-from compression.packing.ans import encode_pairs
+from compression.packing.ans import Step, encode_steps, pair_steps
 from compression.packing.arrays import store, store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
 from compression.runtime.tokenizers.bytelevel import BYTES
 from compression.runtime.vocabulary import (
+    GROUPED,
     LOWERCASE,
     MOST_BYTE_LEVEL,
+    MOST_GROUPS,
     MOST_NGRAMS,
     MOST_PIECE_LENGTH,
     MOST_PIECES,
     MOST_REPLACEMENT,
     MOST_WORD_PIECES,
     coded_indexes,
+    largest_group,
+    pair_lanes,
 )
 from compression.tokenizers import UNKNOWN, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_model import SPACE, BpeModel
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
+from compression.tokenizers.merge_order import choices_of_parts, group_sizes, most_frequent_parts
 from compression.tokenizers.ngrams import NGramTokenizer
 from compression.tokenizers.wordpiece import WordPieceTokenizer
-
-_ROUNDS = 4
 
 
 class PackedMerges:
@@ -46,25 +50,37 @@ class PackedMerges:
 
     def __init__(self, characters: str, merges: Sequence[str], states: np.ndarray, words: bool) -> None:
         """states: uint8 [characters + merges]; words: whether pieces stay within a word."""
-        self._characters, self._merges, self._states, self._words = characters, merges, states, words
-        self._pairs, self._literal = _parts(characters, tuple(merges))
+        self._states, self._coded = states, _coded(characters, tuple(merges), words)
+
+    @property
+    def grouped(self) -> int:
+        """The flag GROUPED, or 0."""
+        return GROUPED * bool(self._coded.sizes)
 
     def write(self, streams: Streams) -> None:
         """Write everything but the pairs, as the runtime's Vocabulary reads it."""
-        header = streams.header
-        header.number(len(self._merges))
-        header.number(len(self._literal))
+        header, coded = streams.header, self._coded
+        header.number(coded.merges)
+        header.number(len(coded.literal))
         before = -1
-        for index, text in self._literal.items():
+        for index, text in coded.literal.items():
             header.number(index - before - 1)
             header.text(text)
             before = index
         streams.add_first(store_first(self._states), "vocabulary")
+        if coded.sizes:
+            done = 0
+            for size in coded.sizes:
+                header.number(min(coded.merges - done, largest_group(done)) - size)
+                done += size
+            for place in range(2):
+                streams.add_first(store_first((coded.gaps >> 8 * place & 255).astype(np.uint8)), "vocabulary")
 
     def encode(self, spare: bytes) -> tuple[bytes, int]:
         """Return (the stream of pairs, the number of spare bytes that it carries)."""
-        indexes = coded_indexes(len(self._characters), len(self._merges), self._literal)
-        return encode_pairs(self._characters, indexes, self._pairs, self._words, spare)
+        coded = self._coded
+        pairs = coded.merges - len(coded.literal)
+        return encode_steps(coded.steps, pair_lanes(pairs), spare) if pairs else (b"", 0)
 
 
 class PackedBytePairs(PackedMerges):
@@ -86,7 +102,7 @@ class PackedBytePairs(PackedMerges):
     def write(self, streams: Streams) -> None:
         """Write flags and normalisation, then the merges."""
         header, model = streams.header, self._model
-        header.byte(model.flags)
+        header.byte(model.flags | self.grouped)
         header.byte(model.base)
         header.number(len(model.rules))
         for key, value in model.rules.items():
@@ -113,34 +129,44 @@ class PackedByteLevel(PackedMerges):
 
     def write(self, streams: Streams) -> None:
         """Write the flags, then the merges."""
-        streams.header.byte(self._flags)
+        streams.header.byte(self._flags | self.grouped)
         super().write(streams)
 
 
-@functools.lru_cache(maxsize=4)
-def _parts(characters: str, merges: tuple[str, ...]) -> tuple[np.ndarray, dict[int, str]]:
-    """Return both parts of each merge, int64 [merges that are not literal, 2], and index -> text of literal merges.
+@dataclasses.dataclass(frozen=True, eq=False)
+class CodedMerges:
+    """Merges ready to be coded: their number, the text of literal ones by number, and the steps of the others' parts.
 
-    A merge is literal if no two earlier symbols form it. If several pairs do, the one whose parts are most often parts
-    is taken: it costs the fewest bits.
+    sizes: of the groups, empty if there are none; gaps: int64 [merges], the differences of their buckets.
     """
-    index_of = {symbol: i for i, symbol in enumerate([*characters, *merges])}
-    choices: list[list[tuple[int, int]]] = []
-    literal: dict[int, str] = {}
-    for index, merge in enumerate(merges):
-        halves = ((merge[:i], merge[i:]) for i in range(1, len(merge)))
-        pairs_of = [(index_of[a], index_of[b]) for a, b in halves if a in index_of and b in index_of]
-        if earlier := [pair for pair in pairs_of if max(pair) < len(characters) + index]:
-            choices.append(earlier)
-        else:
-            literal[index] = merge
+
+    merges: int
+    literal: dict[int, str]
+    steps: list[Step]
+    sizes: list[int]
+    gaps: np.ndarray
+
+
+@functools.lru_cache(maxsize=4)
+def _coded(characters: str, merges: tuple[str, ...], words: bool) -> CodedMerges:
+    """Return the merges in groups if they are sorted so. A merge is literal if no two earlier symbols form it."""
     if len([character for character in characters if character != SPACE]) < 2:
-        return np.zeros((0, 2), np.int64), dict(enumerate(merges))  # a symbol without alternatives cannot be coded
-    pairs = np.array([options[0] for options in choices]).reshape(-1, 2)
-    for _ in range(_ROUNDS):
-        left, right = (np.bincount(pairs[:, side], minlength=len(index_of)) for side in (0, 1))
-        pairs = np.array([max(some, key=lambda p: left[p[0]] * right[p[1]]) for some in choices]).reshape(-1, 2)
-    return pairs, literal
+        # a symbol without alternatives cannot be coded
+        return CodedMerges(len(merges), dict(enumerate(merges)), [], [], np.zeros(0, np.int64))
+    sizes = group_sizes(characters, merges)
+    choices = choices_of_parts(characters, merges, sizes)
+    if all(choices) and len(sizes) <= MOST_GROUPS:
+        pairs = most_frequent_parts(choices)
+        if all((np.diff(left) >= 0).all() for left in np.split(pairs[:, 0], np.cumsum(sizes)[:-1])):
+            indexes = coded_indexes(len(characters), len(merges), {})
+            steps, gaps = pair_steps(characters, indexes, pairs, words, sizes)
+            return CodedMerges(len(merges), {}, steps, sizes, gaps)
+    choices = choices_of_parts(characters, merges, [1] * len(merges))
+    literal = {index: merges[index] for index, pairs_of in enumerate(choices) if not pairs_of}
+    pairs = most_frequent_parts([pairs_of for pairs_of in choices if pairs_of])
+    indexes = coded_indexes(len(characters), len(merges), literal)
+    steps, _ = pair_steps(characters, indexes, pairs, words, []) if len(pairs) else ([], None)
+    return CodedMerges(len(merges), literal, steps, [], np.zeros(0, np.int64))
 
 
 class PackedWordPieces:

@@ -27,7 +27,7 @@ from .words import word_spans
 from .zoo import packed_file
 
 MAGIC = b"FWT"
-VERSION = 1
+VERSION = 2
 MOST_FILE = 1 << 27
 MOST_HEADER = 1 << 22
 _TEXTS_AT_ONCE, _TOKENS_AT_ONCE, _VALUES_AT_ONCE = 1024, 1 << 14, 1 << 23

@@ -3,9 +3,12 @@ sorted fingerprints."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from .entropy import Lanes, frequencies
+from .entropy import Array, Lanes, frequencies
 from .reader import PackedError, Reader
 from .tokenizers.bpe import DUMMY_PREFIX, WORDS, BytePairs
 from .tokenizers.bytelevel import BYTE_LEVEL, BYTES, ByteLevelPairs
@@ -26,6 +29,9 @@ MOST_WORD_PIECES = 1 << 18
 MOST_CHARACTERS = 1 << 23
 """Characters of all word pieces together."""
 MOST_NGRAMS = 1 << 20
+GROUPED = 2 * BYTE_LEVEL
+"""Flag of byte pairs: merges are in groups, each sorted by its left parts."""
+LEAST_GROUP, GROUP_SHARE, MOST_GROUPS = 16, 4, 64
 LOWERCASE = 1
 """Flag of word pieces: text is lower-cased, and its accents removed."""
 
@@ -64,9 +70,9 @@ class Vocabulary:
     """Byte pairs: characters, then merges of two symbols, in order."""
 
     def __init__(self, reader: Reader, streams: Streams) -> None:
-        self.flags = reader.byte(2 * BYTE_LEVEL)
+        self.flags = reader.byte(2 * GROUPED)
         self._byte_level = bool(self.flags & BYTE_LEVEL)
-        if self._byte_level and self.flags & ~(BYTE_LEVEL | DUMMY_PREFIX):
+        if self._byte_level and self.flags & ~(BYTE_LEVEL | DUMMY_PREFIX | GROUPED):
             raise PackedError(f"a field has the unknown value {self.flags}")
         if self._byte_level:
             self.characters, most = BYTES, MOST_BYTE_LEVEL
@@ -81,27 +87,43 @@ class Vocabulary:
         if index >= self.merges:
             raise PackedError("the index of a literal merge is beyond the last merge")
         self._states = streams.add_first(reader, streams.count(len(self.characters) + self.merges))
+        self._sizes: list[int] = []
+        self._gaps: list[Array] = []
+        if self.flags & GROUPED:
+            if self.literal:
+                raise PackedError("merges in groups cannot be literal")
+            self._sizes = _read_sizes(reader, self.merges)
+            self._gaps = [streams.add_first(reader, streams.count(self.merges)) for _ in range(2)]
 
     def read_pairs(self, reader: Reader) -> bytes:
         """Decode both parts of all merges that are not literal. Returns the bytes that the states carry."""
         indexes = coded_indexes(len(self.characters), self.merges, self.literal)
-        self._pairs = np.zeros((len(indexes), 2), np.int64)
+        self._pairs = pairs = np.zeros((len(indexes), 2), np.int64)
         if not len(indexes):
             return b""
         lanes = Lanes(reader, pair_lanes(len(indexes)))
         model = PairModel(self.characters, indexes, bool(self.flags & WORDS))
-        for first in range(0, len(indexes), len(lanes.states)):
-            block = self._pairs[first : first + len(lanes.states)]
-            x = lanes.states[: len(block)]
-            for side in (0, 1):
-                frequency = model.frequencies(side, first + len(block))
+        for group in pair_groups(indexes, self._sizes):
+            gaps = np.zeros(group.size, np.int64)
+            for place, plane in enumerate(self._gaps):
+                gaps += plane.values[group.first : group.end].astype(np.int64) << 8 * place
+            buckets = np.cumsum(gaps)
+            if buckets[-1] >> group.bits:
+                raise PackedError("a group of merges refers to a symbol that does not exist")
+            for side, shift in enumerate((PAIR_BITS - group.bits, PAIR_BITS)):
+                frequency = model.frequencies(side, group.known)
                 ends = np.cumsum(frequency)
-                slot = x & np.uint32((1 << PAIR_BITS) - 1)
-                part = np.searchsorted(ends, slot, "right")
-                x[:] = frequency[part] * (x >> np.uint32(PAIR_BITS)) + slot - ends[part] + frequency[part]
-                lanes.refill(x)
-                block[:, side] = part
-            model.learn(first, block)
+                for first in range(0, group.size, len(lanes.states)):
+                    part = pairs[group.first : group.end, side][first : first + len(lanes.states)]
+                    x = lanes.states[: len(part)]
+                    low = (buckets[first : first + len(part)] << shift) if shift < PAIR_BITS else 0
+                    slot = low + (x & np.uint32((1 << shift) - 1))
+                    part[:] = np.searchsorted(ends, slot, "right")
+                    start = np.maximum(ends[part] - frequency[part], low)
+                    width = np.minimum(ends[part], low + (1 << shift)) - start
+                    x[:] = width * (x >> np.uint32(shift)) + slot - start
+                    lanes.refill(x)
+            model.learn(group.first, pairs[group.first : group.end])
         return lanes.end()
 
     def byte_pairs(self) -> BytePairs | ByteLevelPairs:
@@ -122,8 +144,8 @@ class Vocabulary:
             raise PackedError("a piece is repeated, or has an unknown state")
         states = self._states.values.tolist()
         if self._byte_level:
-            return ByteLevelPairs(symbols, states, self.flags)
-        return BytePairs(len(self.characters), symbols, states, self._normaliser, self.flags)
+            return ByteLevelPairs(symbols, states, self.flags & ~GROUPED)
+        return BytePairs(len(self.characters), symbols, states, self._normaliser, self.flags & ~GROUPED)
 
 
 def read_normaliser(reader: Reader) -> Normaliser:
@@ -150,6 +172,56 @@ def pair_lanes(merges: int) -> int:
     return min(merges, 128, max(8, merges // 16))
 
 
+def largest_group(before: int) -> int:
+    """Return the largest size of a group after so many merges."""
+    return max(LEAST_GROUP, before // GROUP_SHARE)
+
+
+def _read_sizes(reader: Reader, merges: int) -> list[int]:
+    """Return the sizes of the groups of merges: they are stored as differences from the largest possible ones."""
+    sizes: list[int] = []
+    while left := merges - sum(sizes):
+        most = min(left, largest_group(sum(sizes)))
+        sizes.append(most - reader.number(most - 1))
+        if len(sizes) > MOST_GROUPS:
+            raise PackedError("there are too many groups of merges")
+    return sizes
+
+
+class PairGroup(NamedTuple):
+    """Merges that are coded with the same frequencies, from number `first` to `end`.
+
+    known: symbols that can be their parts; bits: log2 of the number of equal intervals ("buckets") of a cumulative
+    distribution of left parts, of which the one of each merge is stored.
+    """
+
+    first: int
+    end: int
+    known: int
+    bits: int
+
+    @property
+    def size(self) -> int:
+        """Number of merges."""
+        return self.end - self.first
+
+
+def pair_groups(indexes: np.ndarray, sizes: Sequence[int]) -> list[PairGroup]:
+    """Return the groups of merges. indexes: see `coded_indexes`; sizes: of the groups, empty if there are none.
+
+    Without groups, the merges of a step have the same frequencies, and may be parts of each other.
+    """
+    if not sizes:
+        steps = range(0, len(indexes), pair_lanes(len(indexes)))
+        ends = [*steps[1:], len(indexes)]
+        return [PairGroup(first, end, int(indexes[end - 1]) + 1, 0) for first, end in zip(steps, ends)]
+    ends = np.cumsum(sizes).tolist()
+    return [
+        PairGroup(end - size, end, int(indexes[end - size]), (2 * size - 1).bit_length())
+        for size, end in zip(sizes, ends)
+    ]
+
+
 class PairModel:
     """How likely each symbol is the left or the right part of the next merges, from how often it has been so far.
 
@@ -164,12 +236,8 @@ class PairModel:
         if words:
             self._right[: len(characters)] = [character != SPACE for character in characters]
 
-    def frequencies(self, side: int, merges: int) -> np.ndarray:
-        """Return the frequencies, which sum to 1 << PAIR_BITS, of all symbols up to the coded merge before `merges`.
-
-        side: 0 is left, 1 is right.
-        """
-        known = int(self._indexes[merges - 1]) + 1
+    def frequencies(self, side: int, known: int) -> np.ndarray:
+        """Return the frequencies, which sum to 1 << PAIR_BITS, of the first `known` symbols. side: 0 left, 1 right."""
         weights = 4 * self._seen[side, :known] + 2
         if side:
             weights = np.where(self._right[:known], weights + 1, 0)

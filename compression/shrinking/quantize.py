@@ -22,7 +22,7 @@ SHORT = {"embedding": "emb", "encoder": "enc", "classifier": "cls"}
 class Quantize(Shrink):
     """Replaces weights by codes of few bits."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     stage, named = "quantized", (*QuantizeSettings.model_fields, *TuneSettings.model_fields)
 
     quantize: QuantizeSettings

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from common.store.files import fingerprint, sync, whole_file
 from common.store.locks import only_one
 from common.store.temporary import remove_leftovers_of, temporary
 from compression.runtime import prepare
+from compression.tokenizers.bpe_model import in_groups
 
 CACHE = Path.home() / ".cache" / "bpemb" / "en"
 """bpemb's own downloads."""
+_VERSION = 2
+"""Of the training below; part of the files' names."""
 _WORD2VEC_EPOCHS = 10
 _COVERAGE = 0.9999
 """Share of the text's characters that are pieces. All 1,264 of QQP would leave no room for words in 2,500 pieces."""
@@ -44,7 +47,7 @@ def find_files(
     if cached := cached_files(vocab_size, dim, source):
         return cached
     for_vectors = sentences if for_vectors is None else for_vectors
-    text = fingerprint(sentences if for_vectors is sentences else [fingerprint(sentences), fingerprint(for_vectors)])
+    text = fingerprint([_VERSION, fingerprint(sentences), fingerprint(for_vectors)])
     model_file = folder / f"{text}.vs{vocab_size}.model"
     vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
     if model_file.exists() and (vector_file.exists() or not with_vectors):
@@ -114,16 +117,17 @@ def _download(vocab_size: int, dim: int) -> tuple[Path, Path]:
 
 def _train_pieces(sentences: Sequence[str], vocab_size: int, target: Path) -> None:
     """Write a model of `vocab_size` pieces, or of all that the sentences have if these are fewer."""
+    try:
+        model = _trained(sentences, vocab_size)
+    except RuntimeError as error:
+        most = re.search(r"<= (\d+)", str(error))
+        if not most:
+            raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
+        say(f"the text has only {most[1]} byte pairs: the vocabulary has these, not {vocab_size}")
+        model = _trained(sentences, int(most[1]))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as partial, partial.open("wb") as stream:
-        try:
-            _train_to(stream, sentences, vocab_size)
-        except RuntimeError as error:
-            most = re.search(r"<= (\d+)", str(error))
-            if not most:
-                raise UserError(f"--vocab-size {vocab_size}: {_reason(str(error))}") from error
-            say(f"the text has only {most[1]} byte pairs: the vocabulary has these, not {vocab_size}")
-            _train_to(stream, sentences, int(most[1]))
+    with whole_file(target) as partial:
+        partial.write_bytes(in_groups(model))
 
 
 def _reason(error: str) -> str:
@@ -133,10 +137,11 @@ def _reason(error: str) -> str:
     return f"no byte pairs can be trained: {error.split(')')[-1].strip() or error}"
 
 
-def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> None:
-    """Write a model trained on sentences. Raises RuntimeError if they have too few pieces."""
+def _trained(sentences: Iterable[str], vocab_size: int) -> bytes:
+    """Return the bytes of a model trained on sentences. Raises RuntimeError if they have too few pieces."""
     import sentencepiece
 
+    stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
         model_writer=stream,
@@ -146,6 +151,7 @@ def _train_to(stream: BinaryIO, sentences: Iterable[str], vocab_size: int) -> No
         num_threads=1,
         minloglevel=2,
     )
+    return stream.getvalue()
 
 
 def _train_vectors(sentences: list[str], model_file: Path, dim: int, target: Path) -> None:

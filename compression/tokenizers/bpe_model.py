@@ -13,6 +13,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 from common.errors import UserError
 from compression.runtime import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, Normaliser
 from compression.tokenizers.charsmap import express
+from compression.tokenizers.merge_order import grouped_order
 
 SPACE = "\u2581"
 """sentencepiece's character for a space."""
@@ -89,6 +90,16 @@ def mark_unused(data: bytes, indexes: Collection[int]) -> bytes:
     model = _parse(data)
     for index in indexes:
         model.pieces[index].type = _Piece.UNUSED
+    return model.SerializeToString(deterministic=True)
+
+
+def in_groups(data: bytes) -> bytes:
+    """Return the model with its merges in the order of `grouped_order`. Raises UserError if it is damaged."""
+    model, known = _parse(data), read_model(data)
+    merges = set(known.merges)
+    in_file = sorted((piece for piece in model.pieces if piece.piece in merges), key=lambda piece: -piece.score)
+    for piece, merge in zip(in_file, grouped_order(known.characters, known.merges), strict=True):
+        piece.piece = merge
     return model.SerializeToString(deterministic=True)
 
 

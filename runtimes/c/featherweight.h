@@ -69,7 +69,7 @@ Settings, defined before the implementation:
 extern "C" {
 #endif
 
-#define FW_FORMAT 1 /* the format version that is supported */
+#define FW_FORMAT 2 /* the format version that is supported */
 
 /* Status codes that functions return; fw_error returns the message of each. */
 enum {
@@ -101,6 +101,8 @@ enum {
 
 enum { FW_FFN, FW_RNN, FW_BILSTM, FW_CONV, FW_TRANSFORMER, FW_RECURSIVE, FW_GRU };
 enum { FW_BPE, FW_HASH, FW_CHAR, FW_WORDPIECE, FW_NGRAMS };
+
+#define FW__MOST_GROUPS 64
 
 /* An array of bytes as the file stores it. */
 typedef struct fw__array {
@@ -202,6 +204,8 @@ typedef struct fw_model {
   uint32_t *literal_index;
   fw__symbol *symbols;
   fw__index *symbol_table;
+  uint16_t group_count, group_sizes[FW__MOST_GROUPS]; /* of merges */
+  fw__array *gaps[2];
   uint32_t lowercase, marked_words, pieces, piece_bytes, *piece_starts;
   uint8_t *piece_text;
   fw__array *gap_planes[4];
@@ -1031,7 +1035,7 @@ enum { FW__MEAN, FW__MAXIMUM, FW__BOTH }; /* an FFN's pooling */
 enum { FW__RAW, FW__CONSTANT, FW__CODED, FW__BY_ROW, FW__BY_COLUMN };
 enum { FW__FLOAT32, FW__FLOAT16, FW__AFFINE, FW__CODEBOOK, FW__PRODUCT, FW__KRONECKER };
 enum { FW__MASKED = 1, FW__RESIDUAL = 1, FW__PER_ROW = 2, FW__PER_COLUMN = 4 };
-enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4, FW__BYTE_LEVEL = 8 };
+enum { FW__PREFIX = 1, FW__SQUEEZE = 2, FW__WORDS = 4, FW__BYTE_LEVEL = 8, FW__GROUPED = 16 };
 enum { FW__IDENTITY, FW__NFKC, FW__NMT_NFKC };
 enum { FW__USED, FW__UNUSED, FW__UNKNOWN };
 enum {
@@ -1678,10 +1682,31 @@ static uint32_t fw__power_of_two(uint32_t least) {
   return size;
 }
 
+/* Return the largest size of a group of merges after so many. */
+static uint32_t fw__largest_group(uint32_t before) { return before / 4 > 16 ? before / 4 : 16; }
+
+/* Read the sizes of the groups of merges, stored as differences from the largest ones, and the arrays of gaps. */
+static void fw__read_groups(fw__pass *p) {
+  fw_model *m = p->m;
+  fw__reader *r = p->r;
+  if (!r->error && m->literal_count) r->error = FW_VOCABULARY;
+  m->group_count = 0;
+  for (uint32_t done = 0; done < m->merges && !r->error;) {
+    uint32_t most = fw__largest_group(done), left = m->merges - done, size;
+    if (most > left) most = left;
+    size = most - fw__number(r, most - 1);
+    if (!r->error && m->group_count == FW__MOST_GROUPS) r->error = FW_VOCABULARY;
+    if (r->error) return;
+    m->group_sizes[m->group_count++] = (uint16_t)size;
+    done += size;
+  }
+  for (int i = 0; i < 2 && !r->error; i++) m->gaps[i] = fw__read_array(p, fw__counted(p, m->merges, 1), FW__BLOCK, 1, 0);
+}
+
 static void fw__read_vocabulary(fw__pass *p) {
   fw_model *m = p->m;
   fw__reader *r = p->r;
-  m->bpe_flags = fw__byte(r, 16);
+  m->bpe_flags = fw__byte(r, 32);
   if (!r->error && m->bpe_flags & FW__BYTE_LEVEL) r->error = FW_BYTE_LEVEL;
   m->base = fw__byte(r, FW__NMT_NFKC + 1);
   m->rule_count = fw__number(r, 1u << 16);
@@ -1729,6 +1754,7 @@ static void fw__read_vocabulary(fw__pass *p) {
   }
   m->symbol_count = fw__counted(p, (uint64_t)m->character_count + m->merges, 1);
   m->states = fw__read_array(p, m->symbol_count, FW__BLOCK, 1, 0);
+  if (m->bpe_flags & FW__GROUPED) fw__read_groups(p);
   if (!r->error && FW__COMPACT && m->symbol_count >= FW__NO_INDEX) r->error = FW_LARGE_VOCABULARY;
   if (r->error) return;
   m->table_mask = fw__power_of_two(m->symbol_count + m->symbol_count / 3) - 1;
@@ -2235,6 +2261,12 @@ static uint32_t fw__hash_text(const uint8_t *bytes, uint32_t length) {
   return hash;
 }
 
+/* Return the symbol of the next merge that is not literal, and advance to the symbol after it. */
+static uint32_t fw__next_pair(const fw_model *m, uint32_t *next, uint32_t *literal) {
+  for (; *literal < m->literal_count && m->character_count + m->literal_index[*literal] == *next; ++*literal) ++*next;
+  return (*next)++;
+}
+
 /* Decode the two symbols of every merge that is not literal. */
 static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   uint32_t pairs = m->merges - m->literal_count, literal = 0, count, first = m->character_count;
@@ -2253,38 +2285,47 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
     for (uint32_t i = 0; i < first; i++)
       m->may_follow[i] = fw__decode(m->characters.bytes, &at, m->characters.length) != FW__BLANK;
   uint32_t next = first; /* the symbol of the next pair */
-  for (uint32_t done = 0; done < pairs; done += count) {
-    uint32_t block[128], size = pairs - done < count ? pairs - done : count;
-    for (uint32_t i = 0; i < size; i++, next++) {
-      for (; literal < m->literal_count && first + m->literal_index[literal] == next; literal++) next++;
-      block[i] = next;
-    }
-    uint32_t known = next;
+  for (uint32_t group = 0, done = 0, size; done < pairs; group++, done += size) {
+    /* Merges of a group have the same frequencies. Without groups it is a step, whose merges may be parts of each other. */
+    int grouped = m->bpe_flags & FW__GROUPED, bits = 0;
+    size = grouped ? m->group_sizes[group] : pairs - done < count ? pairs - done : count;
+    uint32_t start = next, start_literal = literal;
+    for (uint32_t i = 0; i < size; i++) fw__next_pair(m, &next, &literal);
+    uint32_t known = grouped ? start : next;
+    while (grouped && 1u << bits < 2 * size) bits++;
     for (int side = 0; side < 2; side++) {
       const uint16_t *seen = m->seen + (side ? m->symbol_count : 0);
+      int shift = side ? 16 : 16 - bits;
+      uint32_t bucket = 0, lane = 0, symbol = start, passed = start_literal;
       for (uint32_t i = 0; i < known; i++)
         m->ends[i] = side ? (m->may_follow[i] ? 4u * seen[i] + 3 : 0) : 4u * seen[i] + 2;
       if (!fw__frequencies(m->ends, known, 16)) return FW_STREAM;
       for (uint32_t i = 1; i < known; i++) m->ends[i] += m->ends[i - 1];
       for (uint32_t i = 0; i < size; i++) {
-        uint32_t x = lanes->states[i], slot = x & 0xFFFF, low = 0, high = known - 1;
+        if (grouped && !side) bucket += fw__at(m->gaps[0], done + i) | (uint32_t)fw__at(m->gaps[1], done + i) << 8;
+        if (bucket >> bits && !side) return FW_VOCABULARY;
+        uint32_t from = side ? 0 : bucket << shift, to = from + (1u << shift);
+        uint32_t x = lanes->states[lane], slot = from | (x & ((1u << shift) - 1)), low = 0, high = known - 1;
         while (low < high) {
           uint32_t middle = (low + high) / 2;
           if (m->ends[middle] > slot) high = middle;
           else low = middle + 1;
         }
-        uint32_t start = low ? m->ends[low - 1] : 0;
-        lanes->states[i] = (m->ends[low] - start) * (x >> 16) + slot - start;
-        if (!fw__refill(lanes, i)) return FW_STREAM;
-        if (side) m->symbols[block[i]].right = (fw__index)low;
-        else m->symbols[block[i]].left = (fw__index)low;
+        if (low && m->ends[low - 1] > from) from = m->ends[low - 1];
+        if (m->ends[low] < to) to = m->ends[low];
+        lanes->states[lane] = (to - from) * (x >> shift) + slot - from;
+        if (!fw__refill(lanes, lane)) return FW_STREAM;
+        if (++lane == count) lane = 0;
+        fw__symbol *merge = &m->symbols[fw__next_pair(m, &symbol, &passed)];
+        if (side) merge->right = (fw__index)low;
+        else merge->left = (fw__index)low;
       }
     }
-    for (uint32_t i = 0; i < size; i++) {
-      const fw__symbol *symbol = &m->symbols[block[i]];
-      m->may_follow[block[i]] = m->may_follow[symbol->left];
-      m->seen[symbol->left]++;
-      m->seen[m->symbol_count + symbol->right]++;
+    for (uint32_t i = 0, symbol = start, passed = start_literal; i < size; i++) {
+      uint32_t merge = fw__next_pair(m, &symbol, &passed);
+      m->may_follow[merge] = m->may_follow[m->symbols[merge].left];
+      m->seen[m->symbols[merge].left]++;
+      m->seen[m->symbol_count + m->symbols[merge].right]++;
     }
   }
   return fw__end_lanes(r, lanes);

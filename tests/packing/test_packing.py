@@ -210,7 +210,7 @@ def test_what_cannot_be_packed_is_refused(tmp_path):
     folder = saved.write_student(tmp_path / "m", "ffn", "hash", edit=lambda t: t.pop("classifier.3.weight.value"))
     with pytest.raises(UserError, match=r"classifier\.3\.weight: no matrix is stored as nothing"):
         pack_student(folder)
-    bytes_ = saved.pieces(byte_fallback=True, vocab_size=400)
+    bytes_ = saved.pieces(byte_fallback=True, vocab_size=400, grouped=False)
     folder = saved.write_student(tmp_path / "p", "ffn", "bpe", model=bytes_, vocab_size=400)
     with pytest.raises(UserError, match=r"bpe\.model: cannot be used, it falls back to bytes"):
         pack_student(folder)

@@ -106,7 +106,7 @@ CHANGES = {
     "truncated, or something was appended": lambda data: data[:-1],
     "truncated, or something was appended ": lambda data: data[:40],
     "truncated, or something was appended  ": lambda data: data + b"\n",
-    "by a newer version of Featherweight, in format 2; this one reads 1": lambda data: data[:3] + b"\x02" + data[4:],
+    "by a newer version of Featherweight, in format 3; this one reads 2": lambda data: data[:3] + b"\x03" + data[4:],
     "checksum is wrong": lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
 }
 

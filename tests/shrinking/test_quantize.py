@@ -22,6 +22,7 @@ from compression.packing import pack_student
 from compression.runtime.model import load_bytes
 from compression.shrinking.quantize import Quantize
 from compression.students.layers import round_inputs
+from compression.students.saved import load_student
 
 PARTS = {"embedding", "encoder", "classifier"}
 WAYS = {
@@ -64,6 +65,23 @@ def test_a_quantized_student_is_close_to_its_parent(workspace, student, task):
     assert parts_of(config.compression["quantized"]) == PARTS - ({"encoder"} if student == "ffn" else set())
     assert config.compression["inputs"] == {}
     assert measure(parent)["parameters"] == measure(folder)["parameters"]
+
+
+@pytest.mark.parametrize("student", ["ffn", "rnn", "bilstm"])
+@pytest.mark.parametrize("how", [{}, {"ptq_embedding": True}, {"bits": 4, "tune_epochs": 1}])
+def test_biases_of_quantized_parts_have_16_bits(workspace, student, how):
+    folder = quantized(workspace, student, **how)
+    exact, rounded = (load_student(each, torch.device("cpu"))[0] for each in (folder.with_name(student), folder))
+    parts = parts_of(read_config(folder).compression["quantized"])
+    for name in ("encoder.forward_rnn.bias", "classifier.0.bias", "classifier.3.bias"):
+        if student == "ffn" and name.startswith("encoder"):
+            continue
+        bias, parents = rounded.vector(name).detach(), exact.vector(name).detach()
+        if name.split(".")[0] in parts:
+            assert torch.equal(bias, bias.bfloat16().float())
+        if "tune_epochs" not in how:
+            assert torch.allclose(bias, parents, rtol=0.004)
+            assert (name.split(".")[0] in parts) or torch.equal(bias, parents)
 
 
 @pytest.mark.parametrize("student", shrunk.STUDENTS)

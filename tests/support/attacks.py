@@ -28,6 +28,8 @@ ONES = bytes([0, 0]) + bytes([CONSTANT, 0, CONSTANT, 0, CONSTANT, 0x80, CONSTANT
 """A matrix of float32 0x3f800000, not masked: four constant planes, which take no bytes whatever its size."""
 ZEROS = 4 * PLANE
 """The shared floats, all zero."""
+STATES = struct.pack("<2I", 0x10C000, 0x100000)
+"""The states of two merges."""
 MINUS_ONE = b"\xff\xff\xff\xff\x0f"
 """2^32 - 1 as a number of the file: -1 in a signed integer of 32 bits."""
 LARGEST = 1 << 25
@@ -140,6 +142,8 @@ ATTACKS = {
         "negative-literals": ("-1 merges that are stored as text", pairs(b"\0\0\0\1a\2" + MINUS_ONE)),
         "negative-literal": ("a merge that is stored as text, -1 behind the one before it",
                              pairs(b"\0\0\0\1a\2\2\0\1b" + MINUS_ONE + b"\1c")),
+        "negative-group": ("a group of merges that is -1 smaller than the largest",
+                           pairs(b"\x10\0\0\2ab\2\0" + PLANE + MINUS_ONE)),
         "negative-rules": ("-1 rules of normalisation", pairs(b"\0\0" + MINUS_ONE)),
         "negative-rows": ("-1 rows of a table", assemble(rows(MINUS_ONE) + 2 * ONES + REST, b"")),
         "negative-ngrams": ("-1 n-grams",
@@ -173,7 +177,10 @@ ATTACKS = {
                                        + CHARACTERS[LABELS + 1:] + ONES + REST, NAN)),
         "abort-later-merge": ("a merge of byte pairs that has a later one as a part",
                               assemble(forged("ffn", "bpe", vocabulary=b"\0\0\0\2ab\2\0" + PLANE + b"\5") + ONES + REST,
-                                       struct.pack("<2I", 0x10C000, 0x100000))),
+                                       STATES)),
+        "abort-one-symbol": ("a group of merges of which one symbol can be a part",
+                             assemble(forged("ffn", "bpe", vocabulary=b"\x10\0\0\1a\2\0" + PLANE + b"\0" + 2 * PLANE
+                                             + b"\4") + ONES + REST, STATES)),
     },
     "Sizes so near the maximum that a padding, or a place, wraps": {
         "padding-length": ("a file of 2^32 - 1 bytes, by its own length", sealed(b"\0\0\0\0", 0xFFFFFFFF)),
@@ -190,6 +197,8 @@ ATTACKS = {
                           assemble(CHARACTERS + CODES + REST, b"\1\0\0\1\0\0")),
     },
     "Headers that ask for gigabytes": {
+        "gigabytes-groups": ("65 groups of a merge each, of which there are at most 64", pairs(
+            b"\x10\0\0\2ab\x64\0" + PLANE + b"".join(bytes([max(16, n // 4) - 1]) for n in range(65)))),
         "gigabytes-inflated": ("33 KB that inflate to 32 MB", deflated(bytes(LARGEST), LARGEST)),
         "gigabytes-inflated-beyond": ("17 KB that inflate to 16 MB, and say 4",
                                       deflated(bytes(4 * MOST_HEADER), MOST_HEADER)),
@@ -207,6 +216,11 @@ ATTACKS = {
         "gigabytes-rule": ("a rule of normalisation that writes a megabyte for a letter", deflated(RULE, len(RULE))),
     },
     "Settings and vocabularies that contradict each other": {
+        "settings-groups": ("merges in groups, of which one is stored as text",
+                            pairs(b"\x10\0\0\2ab\2\1\0\2ab" + PLANE)),
+        "settings-bucket": ("a left part in bucket 65,535, of 4", assemble(forged(
+            "ffn", "bpe", vocabulary=b"\x10\0\0\2ab\2\0" + PLANE + b"\0" + 2 * bytes([CONSTANT, 255]) + b"\5")
+            + ONES + REST, STATES)),
         "settings-words": ("a label for each word of an FFN, which has no words",
                            assemble(CHARACTERS[:2] + b"\4" + CHARACTERS[3:] + ONES + REST, b"")),
         "settings-questions": ("questions, with no labels for their answers",

@@ -21,7 +21,7 @@ from compression.students.saved import load_student
 from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.spec import StudentSpec
-from compression.tokenizers.bpe_model import mark_unused
+from compression.tokenizers.bpe_model import in_groups, mark_unused
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.ngrams import choose_ngrams
 
@@ -35,15 +35,18 @@ DIM, HIDDEN, CLASSIFIER, VOCAB, KERNEL = 6, 5, 7, 120, 3
 
 
 @functools.cache
-def pieces(vocab_size=VOCAB, seed_text=True, **more):
-    """Bytes of a sentencepiece model trained on the tiny sentences, and on a few letters beyond ASCII."""
+def pieces(vocab_size=VOCAB, grouped=True, **more):
+    """Bytes of a sentencepiece model trained on the tiny sentences, and on a few letters beyond ASCII.
+
+    grouped: with its merges in groups, as those trained here.
+    """
     texts = [text.lower() for text, _ in tiny.sentences(200)] + ["caf\u00e9 na\u00efve \ud55c\uad6d \u03c3\u03c2 0"] * 3
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts), model_writer=file, model_type="bpe", vocab_size=vocab_size,
         character_coverage=1.0, num_threads=1, minloglevel=2, **more,
     )  # fmt: skip
-    return file.getvalue()
+    return in_groups(file.getvalue()) if grouped else file.getvalue()
 
 
 def unused(model, share):

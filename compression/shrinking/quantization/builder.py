@@ -129,6 +129,7 @@ class StudentBuilder:
             running = dataclasses.replace(context.running, key=key, work=context.running.work / key)
             context.tune(RangeUpdater(student), running=running)
             convert(student)
+        student.round_vectors({name.split(".")[0] for name in setting})
         with torch.no_grad():
             round_inputs(student, self.inputs, self._calibration() if "static" in self.inputs.values() else None)
 

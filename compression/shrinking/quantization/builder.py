@@ -121,6 +121,7 @@ class StudentBuilder:
                 FakeQuantized(self.weights[name], scheme, self.stochastic) if tune else self.quantized(name, scheme)
             )
             replace_matrix(student, name, matrix)
+        student.round_vectors(parts := {name.split(".")[0] for name in setting})
         if tune:
             dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}
             round_inputs(student, dynamic, None)
@@ -129,7 +130,7 @@ class StudentBuilder:
             running = dataclasses.replace(context.running, key=key, work=context.running.work / key)
             context.tune(RangeUpdater(student), running=running)
             convert(student)
-        student.round_vectors({name.split(".")[0] for name in setting})
+            student.round_vectors(parts)
         with torch.no_grad():
             round_inputs(student, self.inputs, self._calibration() if "static" in self.inputs.values() else None)
 

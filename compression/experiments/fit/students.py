@@ -23,7 +23,7 @@ _WIDTHS = (
 """Bytes, and the widths of embedding, encoder and classifier that are tried first."""
 _BITS = {"ffn": 2.2}
 """Bits per weight that are assumed, for other architectures 3; those of each matrix are chosen to fit at the end."""
-_TOKEN_BYTES = {"bpe": 2.1, "ngrams": 1.1}
+_TOKEN_BYTES = {"bpe": 1.7, "ngrams": 1.1}
 """Approximate bytes of a token in a packed file, besides its weights."""
 _HEADER = 260
 _FILLED = 0.97

@@ -12,8 +12,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.kinds.answer_scores import row_scores
-from common.kinds.base import ANSWERED_FROM, Contexts, Definition, shares
-from common.kinds.padded import PaddedKind
+from common.kinds.base import ANSWERED_FROM, Contexts, Definition, PaddedKind, shares
 from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, to_words, word_spans
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from compression.analysis.treemap import Groups
+from compression.analysis.pictures import Groups
 from compression.evaluation.weights import Weight
 from compression.packing import packed_sections
 from compression.packing.header import PackedSection

@@ -16,10 +16,9 @@ from common.devices import autocast, pick_device, pick_dtype
 from common.store.step import Context
 from common.training.batching import shuffled_batches
 from common.training.distillation_losses import LOSSES
-from common.training.loop import STATE_FILE, Callback, Run, fit, linear_schedule
+from common.training.loop import STATE_FILE, Callback, Run, eager, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
-from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import LossSettings, TrainSettings

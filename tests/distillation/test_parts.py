@@ -16,7 +16,7 @@ from common.data.tasks import Task
 from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import ENDS
 from common.store.step import Context
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.trainer import Training

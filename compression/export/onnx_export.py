@@ -16,7 +16,6 @@ Weights are float32, whatever the student stores, and inputs are not rounded.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +66,10 @@ class Exporter(Graph):
         if self.student.aligns:
             joined = self._compare(*self._aligned())
         elif self.student.reads_together:
-            joined = self._together(suffixes)
+            inputs = [self._add_inputs(suffix) for suffix in suffixes]
+            batch = self.node("Shape", inputs[0][1])
+            vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
+            joined = TransformerNodes(self, self.student.encoder).encode(vectors, batch)
         else:
             encoded = [self._encode(suffix) for suffix in suffixes]
             joined = self._compare(*encoded) if config.pair else encoded[0]
@@ -86,13 +88,6 @@ class Exporter(Graph):
         width = HASHES if self.settings["embedding_type"] == "hash" else 1
         ids = self.input(f"ids{suffix}", ["batch", f"time{suffix}", width])
         return ids, self.input(f"lengths{suffix}", ["batch"])
-
-    def _together(self, suffixes: Sequence[str]) -> str:
-        """Return the encoding of all sentences as one text, [batch, width of the encoder's output]."""
-        inputs = [self._add_inputs(suffix) for suffix in suffixes]
-        batch = self.node("Shape", inputs[0][1])
-        vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
-        return TransformerNodes(self, self.student.encoder).encode(vectors, batch)
 
     def _encode(self, suffix: str) -> str:
         """Return the encoding of one sentence, [batch, width of the encoder's output]."""
@@ -135,15 +130,13 @@ class Exporter(Graph):
             tokens.append(self.node("Transpose", whole, perm=[1, 0, 2]))
         compared = alignment.compared(tokens)
         if self.student.encoder.alignment.composition is not None:
-            texts = zip(compared, inputs, strict=True)
-            compared = [self._composed(text, lengths) for text, (_, lengths) in texts]
+            composed = []
+            for text, (_, lengths) in zip(compared, inputs, strict=True):
+                vectors = self.node("Transpose", text, perm=[1, 0, 2])
+                states = self._states(vectors, lengths, "encoder.alignment.composition")
+                composed.append(self.node("Transpose", states, perm=[1, 0, 2]))
+            compared = composed
         return alignment.pooled(compared)
-
-    def _composed(self, compared: str, lengths: str) -> str:
-        """Return the composition's states: [batch, time, numbers] -> [batch, time, width of a state]."""
-        vectors = self.node("Transpose", compared, perm=[1, 0, 2])
-        states = self._states(vectors, lengths, "encoder.alignment.composition")
-        return self.node("Transpose", states, perm=[1, 0, 2])
 
     def _states(self, vectors: str, lengths: str, name: str = "encoder") -> str:
         """vectors: [time, batch, numbers] -> a state at each token, [time, batch, width]. name: of the layers."""

@@ -53,7 +53,9 @@ def train(
     """
     device = pick_device(context.cpu)
     begun_with = context.work / "precision.json"
-    precision = _precision(settings, device, begun_with)
+    # `auto` does not change if the run resumes on other hardware.
+    chosen = best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic
+    precision: Precision = read_json(begun_with) if begun_with.exists() else chosen
     dtype = pick_dtype(precision, device)
     seed_everything(seed)
     teacher = teacher_class(task.kind)(
@@ -104,10 +106,3 @@ def train(
     teacher.save(out)
     write_history(out / "history.jsonl", history)
     return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}
-
-
-def _precision(settings: TeacherTraining, device: torch.device, file: Path) -> Precision:
-    """Return the precision that a run was started with: `auto` does not change if the run resumes on other hardware."""
-    if file.exists():
-        return read_json(file)
-    return best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic

@@ -289,6 +289,19 @@ class Kind:
         return pc.fill_null(column, self.unknown).to_numpy()
 
 
+class Labels(Kind):
+    """One label a text: the index of its class, int64 [n], -1 if unknown."""
+
+    name = "labels"
+    metrics = ("accuracy", "f1", "f1_macro", "matthews")
+    default_metrics = ("accuracy",)
+    one_class = True
+    for_fairseq = True
+
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(len(labels)), labels
+
+
 class PaddedKind(Kind):
     """Base of the kinds whose models have logits for each word: rows of different length, padded to the longest.
 

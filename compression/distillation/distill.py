@@ -62,9 +62,8 @@ from compression.students.threshold import fit_packed
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
-from compression.tokenizers.logit_vectors import logit_vectors
 from compression.tokenizers.ngrams import choose_ngrams
-from compression.tokenizers.teacher_vectors import find_teacher_vectors
+from compression.tokenizers.teacher_vectors import find_teacher_vectors, logit_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 

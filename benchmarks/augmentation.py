@@ -9,6 +9,7 @@ process on the same sentences, and their rows must be equal. Without --masked-lm
 an untrained output layer: its predictions are meaningless, but the time is the same.
 """
 
+import functools
 import json
 import os
 import sys
@@ -29,7 +30,7 @@ from shared import make_parser, memory_above, only_memory, rows_of, sentences, w
 from common.progress import show_bars
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
 from common.teachers.huggingface.pretrained import quiet_transformers, resolve
-from compression.augmentation.augment import AugmentTask, CandidateSource, augment
+from compression.augmentation.augment import CandidateSource, Variation, augment, open_variants
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, load_glove
 
@@ -98,7 +99,7 @@ def speed(
 ) -> dict[str, Any]:
     """Time both ways in turn: ours on parts of `our_rows` rows, the loop on `plain_rows` of each. Returns rates."""
     model, neighbours = load_model(masked_lm), Neighbours(load_glove(None), K)
-    work = AugmentTask(None, None, K, N, P, 1.0, (), 1, True, Path())
+    how = Variation(variants=N, replace_probability=P, candidates=K, seed=1)
     texts = sentences(text)
     ways = {"plain": PlainCandidates(model, K), "ours": MaskedCandidates(model, K)}
     seconds, words = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)
@@ -111,11 +112,11 @@ def speed(
         for name, some in (("plain", few), ("ours", part)):
             counted = Counted(ways[name])
             start = clock()
-            made[name] = augment(some, 0, CandidateSource(counted, neighbours), work, set())
+            made[name] = augment(some, 0, CandidateSource(counted, neighbours), how, set())
             if number >= 0:
                 seconds[name] += clock() - start
                 words[name] += counted.words
-        ours = augment(few, 0, CandidateSource(ways["ours"], neighbours), work, set()).sentence1
+        ours = augment(few, 0, CandidateSource(ways["ours"], neighbours), how, set()).sentence1
         equal += sum(a == b for a, b in zip(ours, made["plain"].sentence1, strict=True))
         rows += len(ours)
     per_sentence = words["ours"] / (rounds * our_rows)
@@ -148,7 +149,8 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
         transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         source = write_rows(folder / "train.parquet", sentences(text), rows // N)
-        work = AugmentTask(str(folder / "model"), None, K, N, P, 1.0, (), 1, True, folder)
+        how = Variation(variants=N, replace_probability=P, candidates=K, seed=1)
+        work = functools.partial(open_variants, how, str(folder / "model"), None, (), True, folder)
         return memory_above(source, folder / "augmented.parquet", work)
 
 

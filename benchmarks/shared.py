@@ -1,7 +1,7 @@
 """Common parts of the benchmarks: flags, input texts, and memory measurement."""
 
 import argparse
-import dataclasses
+import functools
 import itertools
 import json
 import resource
@@ -103,25 +103,19 @@ def in_a_process(*words: object) -> str:
 
 
 held: list[int] = []
-"""Bytes recorded by `Measured`."""
+"""Bytes recorded by `measured`."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """Work that records the memory held after its models are loaded."""
-
-    work: Work
-
-    def open(self) -> PartFunction:
-        """Load the models and record the memory."""
-        function = self.work.open()
-        held.append(memory_now())
-        return function
+def measured(work: Work) -> PartFunction:
+    """Load the models of some work and record the memory."""
+    function = work()
+    held.append(memory_now())
+    return function
 
 
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work on all of `source`. Returns the rows written and the peak bytes held above the loaded models."""
-    map_parts(source, target, Measured(work), Launcher(), target.stem, target.with_suffix(".work"))
+    map_parts(source, target, functools.partial(measured, work), Launcher(), target.stem, target.with_suffix(".work"))
     return {"rows": count_rows(target), "bytes": memory_peak() - held[0]}
 
 

@@ -8,6 +8,7 @@ process on the same rows. The teacher is the packaged MiniLM with an untrained c
 on weights.
 """
 
+import functools
 import json
 import os
 import sys
@@ -33,7 +34,7 @@ from common.store.files import write_json
 from common.teachers.base import SCORING_BATCH
 from common.teachers.huggingface.pretrained import quiet_transformers, resolve
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
-from common.teachers.logits import LogitsWork
+from common.teachers.logits import open_teacher
 
 MAX_TOKENS = 128
 
@@ -88,7 +89,8 @@ def memory(text: Path | None, rows: int) -> dict[str, int]:
         folder = Path(name)
         _write_teacher(folder / "teacher")
         source = write_rows(folder / "rows.parquet", sentences(text), rows)
-        return memory_above(source, folder / "logits.parquet", LogitsWork(folder / "teacher", True, "fp32"))
+        work = functools.partial(open_teacher, folder / "teacher", True, "fp32")
+        return memory_above(source, folder / "logits.parquet", work)
 
 
 def _write_teacher(folder: Path) -> None:

@@ -34,7 +34,7 @@ from common.data.tasks import load_task
 from common.progress import show_bars
 from common.store.step import Context
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.trainer import Training, make_optimizer
+from compression.distillation.trainer import make_optimizer, train_student
 from compression.shrinking.settings import CompressSettings
 from compression.students.embeddings import load_tokenizer
 from compression.students.scoring import encode_split, student_logits
@@ -84,7 +84,7 @@ def ours(
     student = Student(settings.student_arch, settings.part(StudentSettings), 2, False)
     cpu, task = torch.device("cpu"), load_task("sst-2")
     context = Context(work=folder / "student", key="benchmark", name="student", cache=folder / "cache")
-    history = Training(settings, settings, settings.seed, task, student, tokenizer, rows, held_out, context).run()
+    history = train_student(settings, settings, settings.seed, task, student, tokenizer, rows, held_out, context)
     logits = student_logits(student, encode_split(tokenizer, held_out), cpu)
     return history[-1]["seconds"], history[-1]["loss"], float(np.mean((logits - logits_of(held_out)) ** 2))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from common.errors import UserError
+from common.kinds.ragged import from_lists, join_padded, to_lists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -286,6 +287,46 @@ class Kind:
         if column.type != pa.from_numpy_dtype(np.promote_types(self.dtype, np.int64)):
             raise ValueError(f"a column of type {column.type}")
         return pc.fill_null(column, self.unknown).to_numpy()
+
+
+class Labels(Kind):
+    """One label a text: the index of its class, int64 [n], -1 if unknown."""
+
+    name = "labels"
+    metrics = ("accuracy", "f1", "f1_macro", "matthews")
+    default_metrics = ("accuracy",)
+    one_class = True
+    for_fairseq = True
+
+    def classes(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(len(labels)), labels
+
+
+class PaddedKind(Kind):
+    """Base of the kinds whose models have logits for each word: rows of different length, padded to the longest.
+
+    Labels are int64 [n, words, ...], -1 after a row's last one; logits [n, words, outputs], then NaN.
+    """
+
+    by_word = True
+    has_probabilities = False
+
+    def labelled(self, labels: np.ndarray) -> np.ndarray:
+        return self.known(labels).any(1)
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        return join_padded(parts, self.unknown)
+
+    def join_logits(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        return join_padded(parts, np.nan)
+
+    def column(self, labels: np.ndarray) -> pa.Array:
+        import pyarrow as pa
+
+        return to_lists(labels, self.known(labels), pa.int32())
+
+    def from_column(self, column: pa.ChunkedArray) -> np.ndarray:
+        return from_lists(column, self.unknown).astype(self.dtype)
 
 
 def check_probabilities(values: np.ndarray) -> None:

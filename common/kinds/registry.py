@@ -5,8 +5,7 @@ from typing import Annotated
 import pydantic
 
 from common.kinds.answers import Answers
-from common.kinds.base import Kind
-from common.kinds.labels import Labels
+from common.kinds.base import Kind, Labels
 from common.kinds.multilabel import Multilabel
 from common.kinds.numbers import Numbers
 from common.kinds.tags import Tags

@@ -11,13 +11,12 @@ import numpy as np
 
 from common.kinds.ragged import padded
 
-# The same words as in packed students; see pyproject.toml.
+# The same words and answers as in packed students; see pyproject.toml.
+from compression.runtime.spans import best_answers
 from compression.runtime.words import word_spans as divide
 
 ENDS = ("start", "end")
 """The outputs of a model for each word: whether the answer starts there, and whether it ends there."""
-LONGEST_ANSWER = 30
-"""Number of words of the longest answer that is chosen."""
 NO_ANSWER = (0, 0)
 """The span, of characters or of words, that means "no answer"."""
 
@@ -102,25 +101,3 @@ def best_spans(logits: np.ndarray, threshold: float | None) -> np.ndarray:
     if threshold is not None:
         chosen[probabilities < threshold] = NO_ANSWER
     return chosen
-
-
-def best_answers(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return first and last word of each row's best answer, int64 [n, 2], and its probability, float64 [n].
-
-    logits: of start and end for each word, float32 [n, 1 + words, 2], NaN after a row's last word. The best answer has
-    at most LONGEST_ANSWER words and the largest sum of its two logits (Devlin et al., 2019, section 4.2); ties go to
-    the shortest answer, then to the first. Its probability is that of the answer against "no answer": the sigmoid of
-    the difference of their sums. A context without words has NO_ANSWER, with probability 0.
-    """
-    scores = np.where(np.isnan(logits), -np.inf, logits)
-    start, end = scores[:, 1:, 0], scores[:, 1:, 1]
-    rows, words = np.arange(len(logits)), start.shape[1]
-    best = np.full(len(logits), -np.inf)
-    chosen = np.zeros((len(logits), 2), np.int64)
-    for more in range(min(LONGEST_ANSWER, words)):
-        sums = start[:, : words - more] + end[:, more:]
-        first = sums.argmax(1)
-        better = sums[rows, first] > best
-        best = np.where(better, sums[rows, first], best)
-        chosen[better] = np.stack([first, first + more], 1)[better] + 1
-    return chosen, np.exp(-np.logaddexp(0, logits[:, 0].sum(1) - best))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.errors import UserError
-from common.kinds.base import ANSWERED_FROM, Contexts, Definition, Kind, LabelIndex, items_of
+from common.kinds.base import ANSWERED_FROM, Contexts, Definition, Kind, LabelIndex, PaddedKind, items_of
 from common.kinds.iob import check_tags
-from common.kinds.padded import PaddedKind
 from common.kinds.ragged import count_words
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ exist they are joined. Parts do not depend on each other, so the bytes do not de
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,18 +17,15 @@ import pyarrow.parquet as pq
 from common.data.split import ROW_GROUP_ROWS, Split, read_metadata, read_row_group
 from common.errors import UserError
 from common.launch.launcher import Launcher
-from common.progress import Advance, counter, nothing, say
+from common.progress import Advance, counter, say
 from common.store.files import whole_file
 
 PartFunction = Callable[[Split, int, Advance], pa.Table]
 """Rows of a part, number of its first row, callback for progress -> the rows of its shard."""
-
-
-class Work(Protocol):
-    """The work on every part. It is pickled for workers: a frozen dataclass of names and settings, not of models."""
-
-    def open(self) -> PartFunction:
-        """Load models and other data that the work needs, once per process."""
+Work = Callable[[], PartFunction]
+"""The work on every part: loads the models and other data that it needs. It is pickled for workers, without these."""
+_opened: dict[Path, PartFunction] = {}
+"""Folder of shards -> its work, loaded once per process."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +58,7 @@ def map_parts(source: Path, target: Path, work: Work, launcher: Launcher, label:
         with counter(label, total, done) as advance:
             launcher.run(run_part, missing, advance)
     finally:
-        _opened.cache_clear()
+        _opened.clear()
     write_row_groups(target, pq.read_schema(parts[0].shard), (pq.read_table(part.shard) for part in parts))
 
 
@@ -76,17 +71,15 @@ def parts_of(source: Path) -> list[tuple[int, int]]:
     return list(zip(itertools.accumulate(rows, initial=0), rows, strict=False))
 
 
-def run_part(part: Part, advance: Advance = nothing) -> None:
+def run_part(part: Part, advance: Advance) -> None:
     """Run the work on one part and write its shard."""
-    function = _opened(part.work, part.shard.parent)
-    table = function(read_row_group(part.source, part.number), part.first_row, advance)
+    folder = part.shard.parent
+    if folder not in _opened:
+        _opened.clear()
+        _opened[folder] = part.work()
+    table = _opened[folder](read_row_group(part.source, part.number), part.first_row, advance)
     with whole_file(part.shard) as partial:
         pq.write_table(table.replace_schema_metadata({"part": str(part.number)}), partial, compression="zstd")
-
-
-@functools.lru_cache(maxsize=1)
-def _opened(work: Any, shards: Path) -> Any:
-    return work.open()  # once per process for all shards of a folder
 
 
 def write_row_groups(target: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> None:

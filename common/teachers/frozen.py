@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,13 +16,17 @@ from common.data.split import Split
 from common.devices import autocast, cpu_cores, threads
 from common.progress import Advance, nothing
 from common.stopping import check_time
+from common.store.files import whole_file
 from common.teachers.base import SCORING_BATCH
 from common.teachers.huggingface.pretrained import check_complete, load_pretrained, within_positions
 from common.teachers.linear import compared
 from common.training.batching import sorted_batches
 
-VectorsOf = Callable[[Sequence[str], Advance], np.ndarray]
-"""Texts -> their vectors, float16 [n, dim]."""
+_METHOD = 1
+"""Version of the vectors: increase it when `FrozenEncoder` gives others for the same text."""
+_DIGEST_BYTES = 16
+_TEXTS = 4096
+"""Texts in a file of the cache: the most that are read again after a stop."""
 
 
 class FrozenEncoder:
@@ -63,12 +70,23 @@ class FrozenEncoder:
 
 
 class FrozenVectors:
-    """The vectors of rows as features. `vectors_of`: `FrozenEncoder.vectors`, or a cache of these."""
+    """An encoder's vectors as features of rows. A cache has them by text: files that can be deleted at any time.
+
+    The encoder reads each text once, whatever the split, task or command of the workspace that it is in.
+    """
 
     strength = 10.0
 
-    def __init__(self, vectors_of: VectorsOf) -> None:
-        self.vectors_of = vectors_of
+    def __init__(self, folder: Path, identity: str, load: Callable[[], FrozenEncoder]) -> None:
+        """folder: of the workspace's caches; identity: all that vectors depend on; load: returns the encoder, and is
+        called when a text has no vector yet."""
+        self.folder = folder / f"vectors-{identity}-{_METHOD}"
+        self._load = load
+
+    @functools.cached_property
+    def encoder(self) -> FrozenEncoder:
+        """The encoder, loaded when it is first needed."""
+        return self._load()
 
     def fit(self, train: Split) -> np.ndarray:
         """Return the features of train: there is nothing to learn."""
@@ -83,5 +101,37 @@ class FrozenVectors:
         index = {
             text: number for number, text in enumerate(dict.fromkeys(text for column in columns for text in column))
         }
-        vectors = self.vectors_of(list(index), advance).astype(np.float32)
+        vectors = self.of(list(index), advance).astype(np.float32)
         return compared([vectors[[index[text] for text in column]] for column in columns])
+
+    def of(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
+        """Return the vectors of texts, float16 [n, dim]."""
+        digests = [hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest() for text in texts]
+        vectors = self._read(set(digests))
+        missing = [(digest, text) for digest, text in dict(zip(digests, texts, strict=True)).items()]
+        missing = [(digest, text) for digest, text in missing if digest not in vectors]
+        advance(len(texts) - len(missing))
+        for start in range(0, len(missing), _TEXTS):
+            some, new_texts = zip(*missing[start : start + _TEXTS], strict=True)
+            new = self.encoder.vectors(new_texts, advance)
+            name = hashlib.blake2b(b"".join(some), digest_size=8).hexdigest()
+            with whole_file(self.folder / f"{name}.npz") as partial, partial.open("wb") as file:
+                np.savez(file, digests=np.frombuffer(b"".join(some), np.uint8).reshape(-1, _DIGEST_BYTES), vectors=new)
+            vectors.update(zip(some, new, strict=True))
+        return np.stack([vectors[digest] for digest in digests]) if digests else self.encoder.vectors([])
+
+    def _read(self, needed: set[bytes]) -> dict[bytes, np.ndarray]:
+        """Return digest -> vector of the needed texts that have one. A damaged file counts as missing."""
+        vectors: dict[bytes, np.ndarray] = {}
+        for path in sorted(self.folder.glob("[!.]*.npz")):
+            try:
+                with np.load(path, allow_pickle=False) as arrays:
+                    rows, values = arrays["digests"], arrays["vectors"]
+                if len(rows) != len(values) or values.dtype != np.float16:
+                    continue
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                continue
+            for row, value in zip(rows, values, strict=True):
+                if (digest := row.tobytes()) in needed:
+                    vectors[digest] = value
+        return vectors

@@ -32,7 +32,7 @@ from common.stopping import check
 from common.training.calibration import fit_temperature
 from compression.runtime.words import split_words
 
-PASSES = 10
+_PASSES = 10
 """Passes of SAGA over the rows. On the sets of docs/results.md, more change the accuracy by less than 0.3 points."""
 _MANY_CHARACTERS = 8_000_000
 _ITERATIONS = 200
@@ -218,9 +218,7 @@ class LinearTeacher:
         raise UserError("a linear teacher has no hidden states")
 
 
-def cross_fitted(
-    task: Task, train: Split, features: Features, folds: int = 4, seed: int = 0, passes: int = PASSES
-) -> np.ndarray:
+def cross_fitted(task: Task, train: Split, features: Features, folds: int = 4, seed: int = 0) -> np.ndarray:
     """Return calibrated out-of-fold logits of train, float32 [n, outputs], as `LinearTeacher.logits` has them.
 
     The logits of a row are those of a model fitted to the rows of the other folds. Folds are drawn with each label
@@ -239,7 +237,7 @@ def cross_fitted(
     def fit(fold: int) -> Head:
         check()
         others = rows[fold_of != fold]
-        return fit_head(task, matrix[others], train.labels[others], features.strength, seed, passes)
+        return fit_head(task, matrix[others], train.labels[others], features.strength, seed)
 
     with _few_passes(), ThreadPoolExecutor(cpu_cores()) as threads:
         heads = list(threads.map(fit, range(folds)))
@@ -253,9 +251,7 @@ def cross_fitted(
     return normalised(task.kind, out_of_fold)
 
 
-def fitted(
-    task: Task, train: Split, validation: Split, features: Features, seed: int = 0, passes: int = PASSES
-) -> LinearTeacher:
+def fitted(task: Task, train: Split, validation: Split, features: Features, seed: int = 0) -> LinearTeacher:
     """Return the teacher of train's labelled rows, with the temperature of validation's greatest likelihood.
 
     Raises UserError for a task of tags or answers.
@@ -263,7 +259,7 @@ def fitted(
     check_kind(task)
     learned, held_out = (split.take(np.flatnonzero(split.labelled)) for split in (train, validation))
     with _few_passes():
-        head = fit_head(task, features.fit(learned), learned.labels, features.strength, seed, passes)
+        head = fit_head(task, features.fit(learned), learned.labels, features.strength, seed)
     if len(held_out):
         head = head.scaled(temperature_of(task, head(features(held_out)), held_out.labels))
     return LinearTeacher(task.kind, features, head)
@@ -287,7 +283,7 @@ def assigned_folds(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     return fold_of
 
 
-def fit_head(task: Task, features: Any, labels: np.ndarray, strength: float, seed: int, passes: int = PASSES) -> Head:
+def fit_head(task: Task, features: Any, labels: np.ndarray, strength: float, seed: int) -> Head:
     """Return the head fitted to labelled rows: logistic regression, one for each label if a row has several, or ridge.
 
     features: float32 [n, features]; labels: as in Split; strength: C, or 1 / alpha of ridge regression.
@@ -297,15 +293,14 @@ def fit_head(task: Task, features: Any, labels: np.ndarray, strength: float, see
 
         model = Ridge(alpha=1 / strength, solver="sparse_cg").fit(features, task.kind.targets(task, labels))
         return Head(model.coef_.astype(np.float32)[:, None], np.float32([model.intercept_]))
-    settings = {"strength": strength, "seed": seed, "passes": passes}
     if not task.kind.independent:
-        return _logistic(features, labels, task.outputs, **settings)
-    heads = [_logistic(features, column.astype(np.int64), 2, **settings) for column in labels.T]
+        return _logistic(features, labels, task.outputs, strength, seed)
+    heads = [_logistic(features, column.astype(np.int64), 2, strength, seed) for column in labels.T]
     weights = np.stack([head.weights[:, 1] - head.weights[:, 0] for head in heads], axis=1)
     return Head(weights, np.stack([head.bias[1] - head.bias[0] for head in heads]))
 
 
-def _logistic(features: Any, labels: np.ndarray, outputs: int, strength: float, seed: int, passes: int) -> Head:
+def _logistic(features: Any, labels: np.ndarray, outputs: int, strength: float, seed: int) -> Head:
     """Return logistic regression of classes, int64 [n].
 
     Sparse features are many: SAGA (Defazio et al., 2014) needs few passes over the rows, and fits 77 classes ten times
@@ -320,7 +315,7 @@ def _logistic(features: Any, labels: np.ndarray, outputs: int, strength: float, 
         bias[present] = 0
         return Head(weights, bias)
     state = derive("saga", seed) % 2**32
-    solver, iterations = ("saga", passes) if issparse(features) else ("lbfgs", _ITERATIONS)
+    solver, iterations = ("saga", _PASSES) if issparse(features) else ("lbfgs", _ITERATIONS)
     model = LogisticRegression(C=strength, solver=solver, max_iter=iterations, random_state=state)
     model.fit(features, labels)
     coefficients, intercepts = model.coef_, model.intercept_

@@ -24,7 +24,6 @@ from common.teachers.huggingface.pretrained import resolve
 from common.teachers.linear import Head, LinearTeacher, TfIdf, fitted
 from common.teachers.settings import LINEAR
 from common.teachers.step import TeacherStep, encoder_at
-from common.teachers.vector_cache import CachedVectors
 from common.training.checkpoint import load_tensors, save_tensors
 from common.training.models import ADAPTERS_FILE, LINEAR_FOLDER, WEIGHTS_FILE, encoder_path, read_config, tasks_seen
 
@@ -81,7 +80,7 @@ class Frozen(Linear):
         source, device = str(inputs["encoder"]), pick_device(context.cpu)
         key, dtype = encoder_at(source).key, pick_dtype(self.precision, device)
         vectors = _vectors(context.cache, source, key, self.max_tokens, device, dtype)
-        head = self._fitted(inputs, FrozenVectors(vectors))
+        head = self._fitted(inputs, vectors)
         save_tensors(out / LINEAR_FOLDER / ADAPTERS_FILE, _tensors(head), {})
         seen = {*tasks_seen(source), self.task.name}
         return {**self.facts(seen, self.seed), "encoder": context.names["encoder"]}
@@ -93,12 +92,12 @@ class FrozenTeacher(LinearTeacher):
 
     def states(self, split: Split) -> States:
         """Return the vectors of single texts as their only state, [n, 1, dim]."""
-        vectors = torch.from_numpy(self.features.vectors_of(split.sentence1).astype(np.float32))
+        vectors = torch.from_numpy(self.features.of(split.sentence1).astype(np.float32))
         return States([vectors[:, None]], [], torch.ones(len(split), dtype=torch.int64))
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors of the encoder and the head."""
-        return {**self.features.vectors_of.encoder.model.state_dict(), **_tensors(self.head)}
+        return {**self.features.encoder.model.state_dict(), **_tensors(self.head)}
 
 
 def load_linear(folder: Path, device: torch.device, dtype: torch.dtype) -> LinearTeacher:
@@ -121,15 +120,15 @@ def load_linear(folder: Path, device: torch.device, dtype: torch.dtype) -> Linea
     if key != read_manifest(folder).inputs["encoder"]:
         raise UserError(f"{folder.name} is a head of {config.encoder}, which has changed; run finetune.py again")
     vectors = _vectors(paths.cache(), source, key, config.settings["max_tokens"], device, dtype)
-    return FrozenTeacher(config.task_kind, FrozenVectors(vectors), head)
+    return FrozenTeacher(config.task_kind, vectors, head)
 
 
 def _vectors(
     cache: Path, source: str, key: str, max_tokens: int, device: torch.device, dtype: torch.dtype
-) -> CachedVectors:
+) -> FrozenVectors:
     """Return the cached vectors of an encoder. key: fingerprint of its files."""
     identity = fingerprint([key, max_tokens, str(dtype), device.type])
-    return CachedVectors(cache, identity, lambda: FrozenEncoder(source, device, dtype, max_tokens))
+    return FrozenVectors(cache, identity, lambda: FrozenEncoder(source, device, dtype, max_tokens))
 
 
 def _tensors(head: Head) -> dict[str, torch.Tensor]:

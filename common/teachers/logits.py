@@ -1,6 +1,6 @@
 """A teacher's logits over some rows, as Parquet, one column for each output."""
 
-import dataclasses
+import functools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,27 +32,18 @@ FOLDS = 4
 _PRECISIONS: tuple[Precision, ...] = ("bf16", "fp32", "fp16")
 
 
-@dataclasses.dataclass(frozen=True)
-class LogitsWork:
-    """The work of running a teacher over parts of a split."""
+def open_teacher(folder: Path, cpu: bool, precision: Precision) -> PartFunction:
+    """Load the teacher in a model folder. Returns the function that runs it over a part of the rows."""
+    from common.teachers.load import load_teacher  # loads PyTorch, which listings of scores do not need
 
-    teacher: Path
-    """The teacher's model folder."""
-    cpu: bool
-    precision: Precision
+    device = pick_device(cpu)
+    teacher = load_teacher(folder, device, pick_dtype(precision, device))
+    kind = read_config(folder).task_kind
 
-    def open(self) -> PartFunction:
-        """Load the teacher."""
-        from common.teachers.load import load_teacher  # loads PyTorch, which listings of scores do not need
+    def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
+        return as_table(kind, teacher.logits(rows, advance))
 
-        device = pick_device(self.cpu)
-        teacher = load_teacher(self.teacher, device, pick_dtype(self.precision, device))
-        kind = read_config(self.teacher).task_kind
-
-        def logits(rows: Split, first: int, advance: Advance) -> pa.Table:
-            return as_table(kind, teacher.logits(rows, advance))
-
-        return logits
+    return logits
 
 
 def as_table(kind: Kind, logits: np.ndarray) -> pa.Table:
@@ -101,7 +92,7 @@ class Logits(LogitsStep):
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Run the teacher over every part of the rows."""
-        work = LogitsWork(inputs["teacher"], context.cpu, self.precision)
+        work = functools.partial(open_teacher, inputs["teacher"], context.cpu, self.precision)
         map_parts(inputs["rows"], out / LOGITS_FILE, work, self.launcher, context.name, context.work)
         return {"teacher": context.names["teacher"]}
 

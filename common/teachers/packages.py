@@ -55,7 +55,10 @@ def mpnet(downloads: Path) -> Path:
         say(f"unpacking {MPNET} into {downloads}")
         with whole_folder(folder) as partial:
             archive = partial / f"{MPNET}.zip"
-            _join(parts, archive)
+            with archive.open("wb") as whole:
+                for part in parts:
+                    with regular_file(part).open("rb") as source:
+                        shutil.copyfileobj(source, whole, 1 << 20)
             for name in _FILES:
                 unpack_member(archive, f"{MPNET}/{name}", partial / name)
             archive.unlink()
@@ -68,11 +71,3 @@ def mpnet(downloads: Path) -> Path:
 
 def _is_right(folder: Path) -> bool:
     return all((folder / name).is_file() for name in _FILES) and file_sha256(folder / WEIGHTS_FILE) == _SHA256
-
-
-def _join(parts: list[Path], target: Path) -> None:
-    """Concatenate files into one. Raises UserError if one is missing."""
-    with target.open("wb") as file:
-        for part in parts:
-            with regular_file(part).open("rb") as source:
-                shutil.copyfileobj(source, file, 1 << 20)

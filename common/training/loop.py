@@ -5,6 +5,7 @@ A run that is killed and restarted gives the same bytes as an uninterrupted one:
 """
 
 import dataclasses
+import functools
 import json
 import math
 import statistics
@@ -322,3 +323,15 @@ def linear_schedule(warmup: float) -> Callable[[float], float]:
         return max(0.0, (1 - progress) / (1 - warmup))
 
     return factor
+
+
+@functools.cache
+def eager(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """Return an equivalent optimizer class without the hooks that torch.compile puts around its methods.
+
+    The hooks are wrappers that import torch._dynamo when they are called, compiled or not: that takes seconds.
+    """
+    hooked = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods: dict[str, Any] = {name: getattr(getattr(cls, name), "__wrapped__", getattr(cls, name)) for name in hooked}
+    methods["step"] = torch.no_grad()(getattr(cls.step, "__wrapped__", cls.step))
+    return type(cls.__name__, (cls,), methods)

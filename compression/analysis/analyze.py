@@ -14,11 +14,9 @@ from common.store.files import file_sha256
 from common.training.models import find_model, weights_file
 from compression.analysis import glue_baselines, tensors
 from compression.analysis.attention import attention_figure, attention_maps
-from compression.analysis.file_bytes import sections_of_file
-from compression.analysis.packed_bytes import by_tensor, byte_groups, packed_bytes
-from compression.analysis.pictures import parameter_pie, save_figure, weight_histograms
+from compression.analysis.packed_bytes import by_tensor, byte_groups, packed_bytes, sections_of_file
+from compression.analysis.pictures import byte_treemap, parameter_pie, save_figure, weight_histograms
 from compression.analysis.settings import BY_DEFAULT, AnalyzeSettings
-from compression.analysis.treemap import byte_treemap
 from compression.evaluation.models import identity
 from compression.evaluation.packed import find_packed, load_packed
 from compression.evaluation.packed_scores import check_task

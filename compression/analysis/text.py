@@ -97,7 +97,9 @@ def _named_params(rows: list[dict[str, Any]]) -> str:
 
 
 def _bytes(packed: dict[str, Any]) -> str:
-    rows = [*packed["tensors"], _packed_whole(packed)]
+    size, weights = (sum(row[key] for row in packed["tensors"]) for key in ("bytes", "weights"))
+    whole = {"name": "all", "bytes": size, "share": 1, "weights": weights, "streams": []}
+    rows = [*packed["tensors"], {**whole, "bits_per_weight": 8 * size / max(1, weights)}]
     body = [
         [
             row["name"],
@@ -112,12 +114,6 @@ def _bytes(packed: dict[str, Any]) -> str:
     header = ["packed", "bytes", "share", "weights", "bits a weight", "streams and their coders"]
     table = text_table(header, body, [False, True, True, True, True, False])
     return f"{table}\nthe packed file: {packed['file']:,} bytes ({human_bytes(packed['file'])})"
-
-
-def _packed_whole(packed: dict[str, Any]) -> dict[str, Any]:
-    total, weights = (sum(row[key] for row in packed["tensors"]) for key in ("bytes", "weights"))
-    bits = 8 * total / max(1, weights)
-    return {"name": "all", "bytes": total, "share": 1, "weights": weights, "bits_per_weight": bits, "streams": []}
 
 
 def _pictures(paths: list[str]) -> str:

@@ -7,13 +7,13 @@ with probability p by a random candidate.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from common.config import Settings
 from common.data.split import Split, split_table
 from common.data.text import near_key
 from common.devices import pick_device
@@ -30,46 +30,43 @@ Texts = tuple[str, ...]
 """A row's sentence, or the two sentences of a pair."""
 
 
-@dataclasses.dataclass(frozen=True)
-class AugmentTask:
-    """Augmentation of a train split, part by part. Only the models, the held-out rows and one part are in memory."""
+class Variation(Settings):
+    """How rows are varied."""
 
-    masked_lm: str | None
-    """Masked language model; if None, every word is replaced by GloVe neighbours."""
-    glove: Path | None
-    """Text file of GloVe vectors; None: the packaged vectors."""
-    candidates: int
-    """K."""
     variants: int
     """N."""
     replace_probability: float
     """p."""
-    fraction: float
+    candidates: int
+    """K."""
+    fraction: float = 1.0
     """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
-    held_out: tuple[Path, ...]
-    """Split files whose texts must not appear in variants."""
     seed: int
-    cpu: bool
-    downloads: Path
-    """Folder of downloaded models."""
-    sides: str = "both"
-    """Texts of a pair in which words are replaced: both, or one."""
     least_words: int = 1
     """Minimum number of words of a row, in both texts of a pair together, for it to have variants."""
+    sides: str = "both"
+    """Texts of a pair in which words are replaced: both, or one."""
 
-    def open(self) -> PartFunction:
-        """Load the models and the held-out rows. Returns the function that augments a part of the rows."""
-        masked = None
-        if self.masked_lm:
-            model = load_masked_lm(self.masked_lm, pick_device(self.cpu), self.downloads)
-            masked = MaskedCandidates(model, self.candidates)
-        source = CandidateSource(masked, Neighbours(load_glove(self.glove), self.candidates))
-        held_out = held_out_keys(self.held_out)
 
-        def augmented(rows: Split, first_row: int, advance: Advance) -> pa.Table:
-            return split_table(augment(rows, first_row, source, self, held_out, advance))
+def open_variants(
+    how: Variation, masked_lm: str | None, glove: Path | None, held_out: tuple[Path, ...], cpu: bool, downloads: Path
+) -> PartFunction:
+    """Load the models and the held-out rows. Returns the function that varies a part of the rows of train.
 
-        return augmented
+    masked_lm: masked language model; if None, every word is replaced by GloVe neighbours; glove: text file of vectors,
+    None for the packaged ones; held_out: split files whose texts must not appear in variants; downloads: folder of
+    downloaded models. Only the models, the held-out rows and one part are in memory.
+    """
+    masked = None
+    if masked_lm:
+        masked = MaskedCandidates(load_masked_lm(masked_lm, pick_device(cpu), downloads), how.candidates)
+    source = CandidateSource(masked, Neighbours(load_glove(glove), how.candidates))
+    keys = held_out_keys(held_out)
+
+    def augmented(rows: Split, first_row: int, advance: Advance) -> pa.Table:
+        return split_table(augment(rows, first_row, source, how, keys, advance))
+
+    return augmented
 
 
 class CandidateSource:
@@ -113,7 +110,7 @@ def augment(
     rows: Split,
     first_row: int,
     source: CandidateSource,
-    settings: AugmentTask,
+    settings: Variation,
     held_out: set[str],
     advance: Advance = nothing,
 ) -> Split:
@@ -151,7 +148,7 @@ def augment(
 
 
 def _variants(
-    sentences: Texts, parsed: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: AugmentTask
+    sentences: Texts, parsed: list[tuple[list[str], dict[int, list[str]]]], row: int, settings: Variation
 ) -> Iterator[Texts]:
     words = sum(len(candidates) for _, candidates in parsed)
     rng = np.random.default_rng(derive("augment", settings.seed, row))

@@ -1,6 +1,7 @@
 """Steps that write rows other than TinyBERT's variants: edited rows, new pairs, rows of a file or of other tasks."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from common.store.workspace import Workspace
 from common.teachers.guided import split_file
 from compression.augmentation.edits import edited_rows
 from compression.augmentation.fresh import Fresh, held_out_files, held_out_keys
-from compression.augmentation.pairs import PairTask
+from compression.augmentation.pairs import open_pairs
 
 AUGMENTED_FILE = "rows.parquet"
 
@@ -79,7 +80,7 @@ class NewPairs(NewRows):
         task, source, pairs = self.task, split_file(inputs, "train"), context.work / "candidates.parquet"
         label = task.labels.index(self.equivalence) if self.equivalence else None
         held_out = held_out_files(inputs["splits"], task)
-        work = PairTask(self.method, self.partners, self.seed or 0, label, source, held_out)
+        work = functools.partial(open_pairs, self.method, self.partners, self.seed or 0, label, source, held_out)
         map_parts(source, pairs, work, self.launcher, context.name, context.work)
         with at_once():
             message = f"new pairs from {count_rows(source):,} rows"

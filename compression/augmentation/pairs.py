@@ -6,7 +6,6 @@ texts are not used. `Fresh` decides which pairs are written, since different par
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -188,34 +187,26 @@ class EquivalentTexts(Source):
         return self._members[self._starts[group] : self._starts[group + 1]].tolist()
 
 
-@dataclasses.dataclass(frozen=True)
-class PairTask:
-    """New pairs of a train split, part by part, with train in memory. Different parts may yield equal rows."""
+def open_pairs(
+    method: str, partners: int, seed: int, equivalence: int | None, train_file: Path, held_out: tuple[Path, ...]
+) -> PartFunction:
+    """Read train and index its texts. Returns the function that finds new pairs for a part of its rows.
 
-    method: str
-    """A name of METHODS whose record is a `Source`."""
-    partners: int
-    """k."""
-    seed: int
-    equivalence: int | None
-    """Class index of the label of equal meaning, for sources that keep labels."""
-    train: Path
-    held_out: tuple[Path, ...]
-    """Split files whose texts must not appear in new pairs."""
+    Different parts may yield equal rows. method: a name of METHODS whose record is a `Source`; partners: k;
+    equivalence: class index of the label of equal meaning, for sources that keep labels; held_out: split files whose
+    texts must not appear in new pairs.
+    """
+    train = read_split(train_file, "")
+    texts = Texts(train, held_out_keys(held_out))
+    source: Source = METHODS[method].function(texts, partners, seed, train.labels, equivalence)
 
-    def open(self) -> PartFunction:
-        """Index the texts of train. Returns the function that finds pairs for a part of the rows."""
-        train = read_split(self.train, "")
-        texts = Texts(train, held_out_keys(self.held_out))
-        source: Source = METHODS[self.method].function(texts, self.partners, self.seed, train.labels, self.equivalence)
+    def pairs(rows: Split, first_row: int, advance: Advance) -> pa.Table:
+        numbers = np.arange(first_row, first_row + len(rows))
+        row, first, second = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3).T
+        unknown = train.kind.unknown_labels(len(row), train.labels.shape[1:])
+        labels = train.labels[row] if source.keeps_labels else unknown
+        columns = ([texts.texts[i] for i in column] for column in (first, second))
+        advance(len(rows))
+        return split_table(Split(*columns, labels, row, train.kind))
 
-        def pairs(rows: Split, first_row: int, advance: Advance) -> pa.Table:
-            numbers = np.arange(first_row, first_row + len(rows))
-            row, first, second = np.array(list(source.candidates(numbers)), np.int64).reshape(-1, 3).T
-            unknown = train.kind.unknown_labels(len(row), train.labels.shape[1:])
-            labels = train.labels[row] if source.keeps_labels else unknown
-            columns = ([texts.texts[i] for i in column] for column in (first, second))
-            advance(len(rows))
-            return split_table(Split(*columns, labels, row, train.kind))
-
-        return pairs
+    return pairs

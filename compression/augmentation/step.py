@@ -1,5 +1,6 @@
 """Steps that write augmented rows."""
 
+import functools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from common.store.workspace import Workspace
 from common.teachers.guided import split_file
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
 from common.training.models import encoder_path, find_model, only_teacher
-from compression.augmentation.augment import AugmentTask
+from compression.augmentation.augment import Variation, open_variants
 from compression.augmentation.fresh import held_out_files
 from compression.augmentation.glove import glove_fingerprint
 from compression.augmentation.methods import METHODS
@@ -29,19 +30,11 @@ from compression.augmentation.pairs import Source
 from compression.augmentation.settings import PreprocessSettings
 
 
-class Augment(Step):
+class Augment(Variation, Step):
     """Variants of train rows by TinyBERT's Algorithm 1, none with a held-out text. File: rows.parquet."""
 
     version: ClassVar[int] = 3
 
-    variants: int
-    replace_probability: float
-    candidates: int
-    fraction: float
-    """Share of variants to keep (the thesis keeps a quarter for QQP and MNLI)."""
-    seed: int
-    least_words: int
-    sides: str
     task: Task = pydantic.Field(exclude=True)
     glove: Path | None = pydantic.Field(exclude=True)
     masked_lm: str | None = pydantic.Field(exclude=True)
@@ -58,13 +51,9 @@ class Augment(Step):
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the variants of every row of train."""
-        work = AugmentTask(
-            masked_lm=self.masked_lm,
-            glove=self.glove,
-            held_out=held_out_files(inputs["splits"], self.task),
-            cpu=context.cpu,
-            downloads=context.downloads,
-            **self.model_dump(),
+        how, held_out = self.part(Variation), held_out_files(inputs["splits"], self.task)
+        work = functools.partial(
+            open_variants, how, self.masked_lm, self.glove, held_out, context.cpu, context.downloads
         )
         if not self.masked_lm:
             say("no masked language model: every word is replaced by GloVe neighbours")
@@ -79,18 +68,14 @@ def augment_rows(settings: PreprocessSettings, paths: Store, task: Task) -> int:
     check_trains(task)
     target = paths.augmented(task.name, settings.augmented)
     context = settings.context(f"augmenting {task.name}")
-    paths.make(_step(settings, paths, task), context, alias=target, file=AUGMENTED_FILE, replace=True)
-    return count_rows(target)
-
-
-def _step(settings: PreprocessSettings, paths: Store, task: Task) -> Step:
-    """Return the step of --augment. Raises UserError if the method does not apply to the task."""
     method = METHODS[settings.augment]
     if method.pairs and not task.pair:
         raise UserError(f"--augment {settings.augment} builds pairs, but a row of {task.name} is a single text")
     if task.kind.by_word and not method.by_word:
         raise UserError(f"--augment {settings.augment} does not support tasks of kind {task.kind.name}")
-    return _new_pairs(settings, task, method.function) if method.pairs else method.function(settings, paths, task)
+    step = _new_pairs(settings, task, method.function) if method.pairs else method.function(settings, paths, task)
+    paths.make(step, context, alias=target, file=AUGMENTED_FILE, replace=True)
+    return count_rows(target)
 
 
 def _new_pairs(settings: PreprocessSettings, task: Task, source: type[Source]) -> NewPairs:
@@ -134,17 +119,11 @@ def variants(settings: PreprocessSettings, paths: Store, task: Task) -> Augment:
     if settings.sides == "one" and not task.pair:
         raise UserError(f"--sides one is for pairs, but a row of {task.name} is a single text")
     return Augment(
-        variants=settings.variants,
-        replace_probability=settings.replace_probability,
-        candidates=settings.candidates,
         fraction=task.augment_fraction,
-        seed=settings.seed,
-        least_words=settings.least_words,
-        sides=settings.sides,
-        glove=settings.glove,
         masked_lm=_masked_lm(settings, paths, task),
         launcher=settings.launch,
         task=task,
+        **settings.model_dump(include=Variation.model_fields.keys() | {"glove"}),
     )
 
 

@@ -42,7 +42,7 @@ from compression.distillation.settings import (
     TrainSettings,
 )
 from compression.distillation.token_cache import cached_tokens
-from compression.distillation.trainer import Training
+from compression.distillation.trainer import train_student
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
     check_layers,
@@ -62,9 +62,8 @@ from compression.students.threshold import fit_packed
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
 from compression.tokenizers.bpe_files import cached_files, find_files, read_vectors
-from compression.tokenizers.logit_vectors import logit_vectors
 from compression.tokenizers.ngrams import choose_ngrams
-from compression.tokenizers.teacher_vectors import find_teacher_vectors
+from compression.tokenizers.teacher_vectors import find_teacher_vectors, logit_vectors
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
 
 
@@ -177,7 +176,7 @@ class Distill(Step):
         aligner = None
         if self.align is not None and teacher is not None:
             aligner = load_aligner(self.align, arch, shape, teacher, self.train.epochs, context.cpu)
-        history = Training(
+        history = train_student(
             settings=self.train,
             objective=self.objective,
             seed=self.seed,
@@ -189,7 +188,7 @@ class Distill(Step):
             context=context,
             callbacks=[] if pruner is None else [pruner],
             aligner=aligner,
-        ).run()
+        )
         if pruner is not None:
             facts["compression"] = {"sparsity": pruner.finish()}
         save_student(out, student, tokenizer, history, base)

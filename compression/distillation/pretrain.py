@@ -25,8 +25,7 @@ from common.seeds import derive, seed_everything
 from common.store.artifact import Artifact, artifact_at
 from common.store.step import Context, Inputs, Step
 from common.store.workspace import Workspace
-from common.teachers.huggingface.general import load_general
-from common.teachers.huggingface.pretrained import resolve
+from common.teachers.huggingface.pretrained import load_general, resolve
 from common.teachers.layers import as_bert, with_usual_names
 from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches

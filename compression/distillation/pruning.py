@@ -25,13 +25,9 @@ from compression.distillation.settings import PruneSettings
 from compression.students.student import Student
 from compression.students.weights import Dense, matrices, replace_matrix
 
-TARGETS = {"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4} | {
-    "wordpiece": 0.4,
-    "ngrams": 0.4,
-    "conv": 0.3,
-    "transformer": 0.3,
-    "recursive": 0.1,
-    "gru": 0.5,
+TARGETS = {
+    **{"bilstm": 0.5, "rnn": 0.1, "linear": 0.125, "hash": 0.0, "char": 0.3, "bpe": 0.4},
+    **{"wordpiece": 0.4, "ngrams": 0.4, "conv": 0.3, "transformer": 0.3, "recursive": 0.1, "gru": 0.5},
 }
 """Sparsity of local Top-V pruning without --prune-threshold: table 6.3 of the thesis; the last six are ours."""
 DEFAULT_MAGNITUDE = 0.05

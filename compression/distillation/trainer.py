@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +15,9 @@ from common.devices import autocast, pick_device, pick_dtype
 from common.store.step import Context
 from common.training.batching import shuffled_batches
 from common.training.distillation_losses import LOSSES
-from common.training.loop import STATE_FILE, Callback, Run, fit, linear_schedule
+from common.training.loop import STATE_FILE, Callback, Run, eager, fit, linear_schedule
 from common.training.losses import combined
 from common.training.metrics import main_score
-from common.training.optimizers import eager
 from compression.distillation.alignment import Aligner
 from compression.distillation.dataset import DistillationSet
 from compression.distillation.settings import LossSettings, TrainSettings
@@ -30,108 +28,93 @@ from compression.students.student import Student
 from compression.tokenizers import Tokenizer
 
 
-@dataclasses.dataclass
-class Training:
-    """The training of a student in place, for distillation and for all later tuning."""
+def train_student(
+    settings: TrainSettings,
+    objective: LossSettings,
+    seed: int,
+    task: Task,
+    student: Student,
+    tokenizer: Tokenizer,
+    rows: DistillationSet,
+    held_out: Split | None,
+    context: Context,
+    callbacks: Sequence[Callback] = (),
+    aligner: Aligner | None = None,
+) -> list[dict[str, Any]]:
+    """Train a student in place, and leave it on the CPU with its best weights. Returns one dict per epoch, as `fit`.
 
-    settings: TrainSettings
-    objective: LossSettings
-    seed: int
-    task: Task
-    student: Student
-    tokenizer: Tokenizer
-    rows: DistillationSet
-    held_out: Split | None
-    """The rows that select the epoch; None for the last one."""
-    context: Context
-    """Its `work` has the state of a stopped run, which is used only if it has the same key."""
-    callbacks: Sequence[Callback] = ()
-    aligner: Aligner | None = None
-    """Adds its loss between a transformer's and its teacher's hidden states; the last of the callbacks."""
+    held_out: the rows that select the epoch; None for the last one; context: its `work` has the state of a stopped run,
+    which is used only if it has the same key; aligner: adds its loss between a transformer's and its teacher's hidden
+    states; the last of the callbacks.
+    """
+    split, logits = rows.split, rows.logits
+    device = pick_device(context.cpu)
+    dtype = pick_dtype(settings.precision, device)
+    student.to(device)
+    encoded = cached_tokens(context.cache / "tokens", tokenizer, split)
+    targets = task.kind.targets(task, split.labels, split.sentence2)
+    labels = torch.from_numpy(targets).to(device)
+    guide = None if logits is None else torch.from_numpy(logits).to(device)
+    trained, epochs = nn.ModuleList([student]), settings.epochs
+    if aligner is not None:
+        aligner.teacher.check_rows(encoded)
+        callbacks, trained = [*callbacks, aligner], nn.ModuleList([student, aligner])
+        epochs += aligner.settings.align_first
 
-    def __post_init__(self) -> None:
-        """Move the student and the teacher's logits to the device, and read the rows' tokens."""
-        task, split = self.task, self.rows.split
-        self.device = pick_device(self.context.cpu)
-        self.dtype = pick_dtype(self.settings.precision, self.device)
-        self.student.to(self.device)
-        self.encoded = cached_tokens(self.context.cache / "tokens", self.tokenizer, split)
-        self.targets = task.kind.targets(task, split.labels, split.sentence2)
-        self.labels = torch.from_numpy(self.targets).to(self.device)
-        logits = self.rows.logits
-        self.logits = None if logits is None else torch.from_numpy(logits).to(self.device)
-
-    def run(self) -> list[dict[str, Any]]:
-        """Train, and leave the student on the CPU with its best weights.
-
-        Returns one dict per epoch, as `common.training.loop.fit` does.
-        """
-        task, settings, held_out = self.task, self.settings, self.held_out
-        trained: nn.Module = self.student
-        callbacks, epochs = self.callbacks, settings.epochs
-        if self.aligner is not None:
-            self.aligner.teacher.check_rows(self.encoded)
-            callbacks, trained = [*callbacks, self.aligner], nn.ModuleList([self.student, self.aligner])
-            epochs += self.aligner.settings.align_first
-
-        validate = None
-        if held_out is not None:
-            encoded_held_out = encode_split(self.tokenizer, held_out)
-
-            def validate() -> float:
-                logits = student_logits(self.student, encoded_held_out, self.device, "validating")
-                return main_score(task, held_out.labels, logits, held_out.sentence2)
-
-        run = Run(
-            model=self.student,
-            optimizer=make_optimizer(settings, trained),
-            batches=lambda epoch: shuffled_batches(self.encoded.lengths, settings.batch_size, self.seed, epoch),
-            losses=lambda batch, parts: (self.loss(part, batch) for part in np.array_split(batch, parts)),
-            validate=validate,
-            epochs=epochs,
-            kept=settings.average_epochs,
-            stop_after=settings.stop_after,
-            callbacks=callbacks,
-            **run_recipe(settings, self.seed, self.context),
-        )
-        history = fit(run)
-        self.student.cpu()
-        return history
-
-    def loss(self, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
-        """Return the loss of a part of a batch, as its share of the batch's. indices, whole: rows, int64."""
-        batch, aligner, dropout = self.encoded.batch(indices, self.device), self.aligner, self.settings.word_dropout
-        read = batch.without_words(dropout, self.tokenizer.unknown) if dropout else batch
-        with autocast(self.dtype, self.device):
-            if aligner is None or aligner.is_over:
-                return self._logits_loss(self.student(read), batch, indices, whole)
-            predicted, trace = self.student.traced(read)
-            tokens = None
-            if len(indices) < len(whole):  # special tokens included: one at the start, and one after each text
-                texts = self.encoded.lengths[whole].reshape(len(whole), -1)
-                tokens = torch.from_numpy(1 + (texts + 1).sum(1)).to(self.device)
-            aligned = aligner.loss(trace, aligner.states(batch), tokens)
-        return aligned if aligner.comes_first else aligned + self._logits_loss(predicted, batch, indices, whole)
-
-    def _logits_loss(
-        self, predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray
-    ) -> torch.Tensor:
+    def logits_loss(predicted: torch.Tensor, batch: Batch, indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
         shares = (1.0, 1.0)
         if len(indices) < len(whole):
-            part, all_terms = (
-                loss_terms(self.encoded, self.targets, self.objective.loss, rows) for rows in (indices, whole)
-            )
+            part, all_terms = (loss_terms(encoded, targets, objective.loss, some) for some in (indices, whole))
             shares = part[0] / max(all_terms[0], 1), part[1] / all_terms[1]
         return combined(
-            self.task.kind,
+            task.kind,
             for_loss(predicted.float(), batch),
-            self.labels[indices],
-            None if self.logits is None else self.logits[indices],
-            alpha=self.objective.alpha,
-            loss=self.objective.loss,
-            temperature=self.objective.temperature,
+            labels[indices],
+            None if guide is None else guide[indices],
+            alpha=objective.alpha,
+            loss=objective.loss,
+            temperature=objective.temperature,
             shares=shares,
         )
+
+    def loss(indices: np.ndarray, whole: np.ndarray) -> torch.Tensor:
+        """Return the loss of a part of a batch, as its share of the batch's. indices, whole: rows, int64."""
+        batch, dropout = encoded.batch(indices, device), settings.word_dropout
+        read = batch.without_words(dropout, tokenizer.unknown) if dropout else batch
+        with autocast(dtype, device):
+            if aligner is None or aligner.is_over:
+                return logits_loss(student(read), batch, indices, whole)
+            predicted, trace = student.traced(read)
+            tokens = None
+            if len(indices) < len(whole):  # special tokens included: one at the start, and one after each text
+                texts = encoded.lengths[whole].reshape(len(whole), -1)
+                tokens = torch.from_numpy(1 + (texts + 1).sum(1)).to(device)
+            aligned = aligner.loss(trace, aligner.states(batch), tokens)
+        return aligned if aligner.comes_first else aligned + logits_loss(predicted, batch, indices, whole)
+
+    validate = None
+    if held_out is not None:
+        encoded_held_out = encode_split(tokenizer, held_out)
+
+        def validate() -> float:
+            chosen_by = student_logits(student, encoded_held_out, device, "validating")
+            return main_score(task, held_out.labels, chosen_by, held_out.sentence2)
+
+    run = Run(
+        model=student,
+        optimizer=make_optimizer(settings, trained),
+        batches=lambda epoch: shuffled_batches(encoded.lengths, settings.batch_size, seed, epoch),
+        losses=lambda batch, parts: (loss(part, batch) for part in np.array_split(batch, parts)),
+        validate=validate,
+        epochs=epochs,
+        kept=settings.average_epochs,
+        stop_after=settings.stop_after,
+        callbacks=callbacks,
+        **run_recipe(settings, seed, context),
+    )
+    history = fit(run)
+    student.cpu()
+    return history
 
 
 def loss_terms(encoded: EncodedRows, labels: np.ndarray, loss: str, rows: np.ndarray) -> tuple[int, int]:

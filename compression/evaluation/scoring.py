@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
+import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from common.data.split import Split, load_split, read_metadata, read_split
 from common.data.tasks import Task, load_task
@@ -28,7 +31,6 @@ from common.teachers.logits import saved_logits
 from common.training.calibration import DIGITS
 from common.training.metrics import agreement
 from common.training.models import ModelConfig, is_linear, members_of, read_config
-from compression.evaluation.flops import flops, multiply_out
 from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import fitted_fields, labelled_score, scored_threshold
@@ -36,13 +38,17 @@ from compression.evaluation.predictions import write_predictions
 from compression.evaluation.rows import Row
 from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
-from compression.evaluation.speed import Predictor, packed_speed, speed
+from compression.evaluation.speed import ALONE, Predictor, packed_speed, speed, spread
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 from compression.packing import pack_student
 from compression.runtime import Model
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
+from compression.students.student import Student
 from compression.students.threshold import fit_packed
+from compression.students.weights import Dense, Product, replace_matrix
+
+Shape = Sequence[int]
 
 
 def score_model(
@@ -101,9 +107,10 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
         rows = [{**row, "joules": {"train": settings.watts * (row["seconds"]["train"] or 0.0)}} for row in rows]
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]
-    with _one_thread():
+    # One thread of PyTorch, and of the teachers' tokenizers.
+    with mock.patch.dict(os.environ, TOKENIZERS_PARALLELISM="false"), threads(1):
         if config.kind == "teacher":
-            predict = load_predictor(folder, config, cpu=True)
+            predict = load_predictor(folder, config.name, cpu=True)
             speeds = [{**speed(predict, split, settings.watts), "flops": flops(predict, split)} for split in splits]
         else:
             student, tokenizer, _ = load_student(folder, cpu)
@@ -115,18 +122,6 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
                 timed = [packed_speed(path, settings.runtime, split, settings.watts) for split in splits]
             speeds = [{**times, "flops": count} for times, count in zip(timed, counted, strict=True)]
     return [{**row, "speed": of_row} for row, of_row in zip(rows, speeds, strict=True)]
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit PyTorch and the teachers' tokenizers to one thread."""
-    parallel = os.environ.get("TOKENIZERS_PARALLELISM", "true")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    try:
-        with threads(1):
-            yield
-    finally:
-        os.environ["TOKENIZERS_PARALLELISM"] = parallel
 
 
 def _validation(
@@ -219,3 +214,31 @@ def _last_epoch(folder: Path) -> dict[str, Any]:
     """Return the record of the last epoch of the last action's training; empty if it trained nothing."""
     history = folder / "history.jsonl"
     return json.loads(history.read_text(encoding="utf-8").splitlines()[-1]) if history.exists() else {}
+
+
+def flops(predict: Predictor, split: Split) -> int:
+    """Return the mean FLOPs over ALONE texts of a split, each predicted alone and thus without padding.
+
+    A multiply-add of a matrix product counts as two operations; this includes attention and the steps of an LSTM.
+    Biases, activations, normalisation, pooling and embedding look-ups are not counted. Zeros of a pruned matrix are
+    counted, because the runtimes multiply them.
+    """
+    rows = spread(split, ALONE)
+    # The counter supports neither oneDNN's LSTM nor the fused attention of CPUs.
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mkldnn_rnn_layer: _lstm})
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        for row in rows:
+            predict(split.take(np.array([row])))
+    return round(counter.get_total_flops() / len(rows))
+
+
+def _lstm(vectors: Shape, weight_ih: Shape, weight_hh: Shape, *others: object, **more: object) -> int:
+    # Per direction; the shapes are [time, batch, dim], [gates, dim] and [gates, hidden].
+    return 2 * math.prod(vectors[:-1]) * (math.prod(weight_ih) + math.prod(weight_hh))
+
+
+def multiply_out(student: Student) -> None:
+    """Replace low-rank factors by their product, in place, as the runtimes do when they load a file."""
+    products = [(name, module) for name, module in student.named_modules() if isinstance(module, Product)]
+    for name, product in products:
+        replace_matrix(student, name, Dense(product.dense().detach()))

@@ -25,7 +25,6 @@ import torch
 from common.errors import UserError
 from common.store.files import whole_file
 from common.training.models import ModelConfig, read_config
-from compression.export.onnx_alignment import AlignmentNodes
 from compression.export.onnx_graph import FLOAT, Graph
 from compression.export.onnx_transformer import TransformerNodes
 from compression.runtime import HASHES
@@ -67,7 +66,10 @@ class Exporter(Graph):
         if self.student.aligns:
             joined = self._compare(*self._aligned())
         elif self.student.reads_together:
-            joined = self._together(suffixes)
+            inputs = [self._add_inputs(suffix) for suffix in suffixes]
+            batch = self.node("Shape", inputs[0][1])
+            vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
+            joined = TransformerNodes(self, self.student.encoder).encode(vectors, batch)
         else:
             encoded = [self._encode(suffix) for suffix in suffixes]
             joined = self._compare(*encoded) if config.pair else encoded[0]
@@ -86,13 +88,6 @@ class Exporter(Graph):
         width = HASHES if self.settings["embedding_type"] == "hash" else 1
         ids = self.input(f"ids{suffix}", ["batch", f"time{suffix}", width])
         return ids, self.input(f"lengths{suffix}", ["batch"])
-
-    def _together(self, suffixes: Sequence[str]) -> str:
-        """Return the encoding of all sentences as one text, [batch, width of the encoder's output]."""
-        inputs = [self._add_inputs(suffix) for suffix in suffixes]
-        batch = self.node("Shape", inputs[0][1])
-        vectors = [(self._embed(ids), lengths) for ids, lengths in inputs]
-        return TransformerNodes(self, self.student.encoder).encode(vectors, batch)
 
     def _encode(self, suffix: str) -> str:
         """Return the encoding of one sentence, [batch, width of the encoder's output]."""
@@ -124,26 +119,53 @@ class Exporter(Graph):
         return self.node("Concat", *parts, axis=1) if pooling == "both" else parts[0]
 
     def _aligned(self) -> list[str]:
-        """Return a vector for each text of a pair, [batch, width of a state]."""
+        """Return a vector for each text of a pair, [batch, width of a state], as compression.students.pairs does."""
         inputs = [self._add_inputs(suffix) for suffix in ("", "2")]
-        alignment, tokens = AlignmentNodes(self, inputs), []
-        for (ids, lengths), shared in zip(inputs, alignment.shared(), strict=True):
+        masks, tokens = [self._mask(*text) for text in inputs], []
+        for (ids, lengths), shared in zip(inputs, self._shared([ids for ids, _ in inputs], masks), strict=True):
             vectors = self._embed(self.node("Transpose", ids, perm=[1, 0, 2]))
             shared = self.unsqueeze(self.node("Transpose", shared, perm=[1, 0]), 2)
             states = self._states(self.node("Concat", vectors, shared, axis=2), lengths)
             whole = self.node("Concat", states, vectors, axis=2)
             tokens.append(self.node("Transpose", whole, perm=[1, 0, 2]))
-        compared = alignment.compared(tokens)
+        results = self._compared(tokens, masks)
         if self.student.encoder.alignment.composition is not None:
-            texts = zip(compared, inputs, strict=True)
-            compared = [self._composed(text, lengths) for text, (_, lengths) in texts]
-        return alignment.pooled(compared)
+            compared, results = results, []
+            for text, (_, lengths) in zip(compared, inputs, strict=True):
+                vectors = self.node("Transpose", text, perm=[1, 0, 2])
+                states = self._states(vectors, lengths, "encoder.alignment.composition")
+                results.append(self.node("Transpose", states, perm=[1, 0, 2]))
+        texts = zip(masks, results, strict=True)
+        masked = [self._where(self.unsqueeze(mask, 2), text, -np.inf) for mask, text in texts]
+        return [self.node("ReduceMax", text, axes=[1], keepdims=0) for text in masked]
 
-    def _composed(self, compared: str, lengths: str) -> str:
-        """Return the composition's states: [batch, time, numbers] -> [batch, time, width of a state]."""
-        vectors = self.node("Transpose", compared, perm=[1, 0, 2])
-        states = self._states(vectors, lengths, "encoder.alignment.composition")
-        return self.node("Transpose", states, perm=[1, 0, 2])
+    def _mask(self, ids: str, lengths: str) -> str:
+        """Return the mask of a text, true at tokens, bool [batch, time]. ids: [batch, time, width]."""
+        steps = self.node("Range", self.number(0), self.length(ids, 1), self.number(1))
+        return self.node("Less", steps, self.unsqueeze(lengths, 1))
+
+    def _shared(self, ids: Sequence[str], masks: Sequence[str]) -> list[str]:
+        """Return for each text, float32 [batch, time], 1 where the other text has the token, else 0."""
+        equal = self.node("Equal", self.unsqueeze(ids[0], 2), self.unsqueeze(ids[1], 1))
+        same = self.node("ReduceMin", self.node("Cast", equal, to=FLOAT), axes=[3], keepdims=0)
+        tokens = self.node("And", self.unsqueeze(masks[0], 2), self.unsqueeze(masks[1], 1))
+        same = self._where(tokens, same, 0.0)
+        return [self.node("ReduceMax", same, axes=[axis], keepdims=0) for axis in (2, 1)]
+
+    def _compared(self, tokens: Sequence[str], masks: Sequence[str]) -> list[str]:
+        """Return the result of the comparison for each text, [batch, time, width]. tokens: [batch, time, numbers]."""
+        first, second = tokens
+        dots = self.node("MatMul", first, self.node("Transpose", second, perm=[0, 2, 1]))
+        scores = self.node("Mul", dots, self.vector("encoder.alignment.scale"))
+        back = self.node("Transpose", scores, perm=[0, 2, 1])
+        compared = []
+        for a, b, mask_of_b, dots in ((first, second, masks[1], scores), (second, first, masks[0], back)):
+            masked = self._where(self.unsqueeze(mask_of_b, 1), dots, -np.inf)
+            read = self.node("MatMul", self.node("Softmax", masked, axis=-1), b)
+            difference, product = self.node("Sub", a, read), self.node("Mul", a, read)
+            joined = self.node("Concat", a, read, difference, product, axis=2)
+            compared.append(self.node("Relu", self.linear("encoder.alignment.fusion", joined)))
+        return compared
 
     def _states(self, vectors: str, lengths: str, name: str = "encoder") -> str:
         """vectors: [time, batch, numbers] -> a state at each token, [time, batch, width]. name: of the layers."""

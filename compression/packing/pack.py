@@ -66,7 +66,7 @@ def pack(
     most probable label, below which a text has none. The file's size depends on neither number. Raises UserError if the
     student cannot be packed.
     """
-    return _pack(student, tokenizer, config, (temperature, threshold), rejects)[0]
+    return _pack(student, tokenizer, config, temperature, threshold, rejects)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -98,20 +98,13 @@ def _pack(
     student: Student,
     tokenizer: Tokenizer,
     config: ModelConfig,
-    fitted: tuple[float, float] = (1.0, HALF),
+    temperature: float = 1.0,
+    threshold: float = HALF,
     rejects: bool = False,
 ) -> tuple[bytes, ByteCounts]:
-    """Return a packed file, and its bytes by owner. fitted: temperature and threshold; rejects: as in `pack`."""
-    vocabulary = pack_vocabulary(tokenizer)
-    stored = np.float32(fitted[0]).tobytes() if config.task_kind.has_probabilities else b""
-    stored += np.float32(fitted[1]).tobytes() if config.f1 or rejects else b""
-    return _assemble(_write(student, vocabulary, config, rejects), vocabulary, stored)
-
-
-def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig, rejects: bool) -> Streams:
-    """Return a file's header, and the contents of its streams. rejects: whether a text may have no label."""
+    """Return a packed file, as `pack` does, and its bytes by owner."""
     streams, spec, table = Streams(), StudentSpec.of(config), student.get_submodule(_TABLE)
-    header = streams.header
+    header, vocabulary = streams.header, pack_vocabulary(tokenizer)
     # A teacher's byte-level pairs are stored as byte pairs.
     embedding = "bpe" if isinstance(vocabulary, PackedMerges) else spec.settings.embedding_type
     with header.owner("settings"):
@@ -136,7 +129,9 @@ def _write(student: Student, vocabulary: Vocabulary, config: ModelConfig, reject
         streams.add_floats(student.vector(name), name)
     with header.owner("settings"):
         streams.write_floats()
-    return streams
+    calibration = np.float32(temperature).tobytes() if config.task_kind.has_probabilities else b""
+    calibration += np.float32(threshold).tobytes() if config.f1 or rejects else b""
+    return _assemble(streams, vocabulary, calibration)
 
 
 def _write_settings(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .encoders import Encoder, Weights, owners
+from .encoders import Encoder, Weights, attended, owners
 from .shapes import EncoderSize
 from .weights import LARGEST
 
@@ -92,8 +92,10 @@ class Alignment(Encoder):
             ]
             texts = [tokens.take(index, 0) for index in indices]
             for side in (0, 1):
-                outside = steps[1 - side] >= lengths[pairs + 1 - side, None]
-                read[indices[side]] = self._attend(texts[side], texts[1 - side], outside[:, None])
+                text, other = texts[side], texts[1 - side]
+                outside = (steps[1 - side] >= lengths[pairs + 1 - side, None])[:, None]
+                keys, at_once = other.transpose(0, 2, 1) * self._scale, self.values_at_once // outside.size
+                read[indices[side]] = attended(text, keys, other, outside, at_once)
         return read
 
     def _batches(self, lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
@@ -106,22 +108,6 @@ class Alignment(Encoder):
             count = max(1, self.values_at_once // int(time * max(time, width)))
             yield 2 * order[start : start + count]
             start += count
-
-    def _attend(self, text: np.ndarray, other: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        """text: [pairs, time, width], other: [pairs, time of other, width] -> [pairs, time, width].
-
-        outside: bool [pairs, 1, time of other], where other is padded.
-        """
-        read, keys = np.empty_like(text), other.transpose(0, 2, 1) * self._scale
-        at_once = max(1, self.values_at_once // outside.size)
-        for start in range(0, text.shape[1], at_once):
-            scores = text[:, start : start + at_once] @ keys
-            np.copyto(scores, -np.inf, where=outside)
-            scores -= scores.max(-1, keepdims=True)
-            powers = np.exp(scores, scores)
-            powers /= powers.sum(-1, keepdims=True)
-            np.matmul(powers, other, read[:, start : start + at_once])
-        return read
 
 
 def shared_tokens(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -324,17 +324,9 @@ class Transformer(Encoder):
             self._linear(states, f"{name}{part}").reshape(texts, time, self._size.heads, -1).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        key, outside = key.transpose(0, 1, 3, 2), ~mask[:, None, None]
-        read = np.empty_like(value)
-        at_once = max(1, self.values_at_once // (texts * self._size.heads * time))
-        for start in range(0, time, at_once):
-            scores = query[:, :, start : start + at_once] @ key
-            scores /= np.float32(query.shape[-1] ** 0.5)
-            np.copyto(scores, -np.inf, where=outside)
-            scores -= scores.max(-1, keepdims=True)
-            powers = np.exp(scores, scores)
-            powers /= powers.sum(-1, keepdims=True)
-            np.matmul(powers, value, read[:, :, start : start + at_once])
+        at_once = self.values_at_once // (texts * self._size.heads * time)
+        divisor = np.float32(query.shape[-1] ** 0.5)
+        read = attended(query, key.transpose(0, 1, 3, 2), value, ~mask[:, None, None], at_once, divisor)
         return self._linear(read.transpose(0, 2, 1, 3).reshape(texts, time, -1), f"{name}output")
 
     def _adapt(self, states: np.ndarray, name: str) -> np.ndarray:
@@ -366,6 +358,32 @@ FIRST, SEPARATOR = -2, -1
 def owners(lengths: np.ndarray) -> np.ndarray:
     """Return the index of the text of each token."""
     return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def attended(
+    query: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    outside: np.ndarray,
+    at_once: int,
+    divisor: np.float32 | None = None,
+) -> np.ndarray:
+    """query: [..., time, width], keys: [..., width, others], values: [..., others, width] -> [..., time, width].
+
+    outside: bool [..., 1, others], where values are padded; at_once: steps of time whose scores are in memory; divisor:
+    of the scores.
+    """
+    read = np.empty_like(query)
+    for start in range(0, query.shape[-2], max(1, at_once)):
+        scores = query[..., start : start + max(1, at_once), :] @ keys
+        if divisor is not None:
+            scores /= divisor
+        np.copyto(scores, -np.inf, where=outside)
+        scores -= scores.max(-1, keepdims=True)
+        powers = np.exp(scores, scores)
+        powers /= powers.sum(-1, keepdims=True)
+        np.matmul(powers, values, read[..., start : start + max(1, at_once), :])
+    return read
 
 
 def gelu(x: np.ndarray) -> np.ndarray:

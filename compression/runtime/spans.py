@@ -56,14 +56,30 @@ def best_span(logits: np.ndarray, threshold: float | None) -> tuple[int, int] | 
     """Return the first and the last word, from 0, of the best answer; None if there is none.
 
     logits: of start and end, float32 [1 + words, 2], those of "no answer" first. threshold: least probability of the
-    answer compared with "no answer", the sigmoid of the difference of their summed logits; None: any context has one.
+    answer; None: any context has one.
     """
-    none, start, end = float(logits[0].sum()), logits[1:, 0], logits[1:, 1]
-    best, span = -np.inf, None
-    for more in range(min(LONGEST_ANSWER, len(start))):
-        sums = start[: len(start) - more] + end[more:]
-        first = int(sums.argmax())
-        if sums[first] > best:
-            best, span = float(sums[first]), (first, first + more)
-    unlikely = threshold is not None and np.exp(-np.logaddexp(0, none - best)) < threshold
-    return None if unlikely else span
+    ((first, last),), (probability,) = (values.tolist() for values in best_answers(logits[None]))
+    unlikely = threshold is not None and probability < threshold
+    return None if unlikely or not first else (first - 1, last - 1)
+
+
+def best_answers(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return first and last word of each row's best answer, int64 [n, 2], and its probability, float64 [n].
+
+    logits: of start and end for each word, float32 [n, 1 + words, 2], NaN after a row's last word. The best answer has
+    at most LONGEST_ANSWER words and the largest sum of its two logits (Devlin et al., 2019, section 4.2); ties go to
+    the shortest answer, then to the first. Its probability is that of the answer against "no answer": the sigmoid of
+    the difference of their sums. A context without words has the words 0 and 0, with probability 0.
+    """
+    scores = np.where(np.isnan(logits), -np.inf, logits)
+    start, end = scores[:, 1:, 0], scores[:, 1:, 1]
+    rows, words = np.arange(len(logits)), start.shape[1]
+    best = np.full(len(logits), -np.inf)
+    chosen = np.zeros((len(logits), 2), np.int64)
+    for more in range(min(LONGEST_ANSWER, words)):
+        sums = start[:, : words - more] + end[:, more:]
+        first = sums.argmax(1)
+        better = sums[rows, first] > best
+        best = np.where(better, sums[rows, first], best)
+        chosen[better] = np.stack([first, first + more], 1)[better] + 1
+    return chosen, np.exp(-np.logaddexp(0, logits[:, 0].sum(1) - best))

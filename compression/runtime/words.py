@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 # Patterns of the classes of `_WordClasses`.
 _WORD = re.compile(r"1m*|a[am]*(?:'a[am]*)*|[^ ]m*")
@@ -53,6 +55,24 @@ def stands_alone(character: str) -> bool:
 
 def _spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
     return [match.span() for match in pattern.finditer(text.translate(_WORD_CLASSES))]
+
+
+class WordCache(dict):
+    """Word -> what a tokenizer computes for it, when it is first needed. When it is full, it is emptied.
+
+    Threads may share it: what another one has removed is computed again.
+    """
+
+    def __init__(self, compute: Callable[[str], Any], most: int) -> None:
+        """most: words that are kept."""
+        super().__init__()
+        self._compute, self._most = compute, most
+
+    def __missing__(self, word: str) -> Any:
+        if len(self) >= self._most:
+            self.clear()
+        self[word] = value = self._compute(word)
+        return value
 
 
 class _WordClasses(dict):

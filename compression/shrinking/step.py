@@ -39,7 +39,7 @@ from compression.distillation.settings import (
     RowsSettings,
     TrainSettings,
 )
-from compression.distillation.trainer import Training
+from compression.distillation.trainer import train_student
 from compression.packing import pack
 from compression.shrinking.settings import OF_TUNING, CompressSettings, TuneSettings
 from compression.students.init import check_layers
@@ -93,7 +93,7 @@ class CompressionContext:
             rows = DistillationSet(text, logits, bool(step.rows.augmented_sets))
         else:
             rows = distillation_set(self.inputs, step.task, step.rows, step.seed, self.parent.learned_validation)
-        self.history = Training(
+        self.history = train_student(
             settings=tuning.train,
             objective=tuning.objective,
             seed=step.seed,
@@ -105,7 +105,7 @@ class CompressionContext:
             context=running or self.running,
             callbacks=callbacks,
             aligner=self._aligner(tuning.align, tuning.train.epochs) if tuning.align else None,
-        ).run()
+        )
 
     def _aligner(self, align: AlignSettings, epochs: int) -> Aligner:
         """Return the alignment losses of the current student, whose layers and heads may be fewer than its parent's."""

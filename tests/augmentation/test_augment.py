@@ -1,5 +1,6 @@
 """Augmentation after TinyBERT's Algorithm 1."""
 
+import functools
 import pickle
 import re
 import shutil
@@ -19,7 +20,7 @@ from common.data.text import near_key
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.load import load_masked_lm, masked_lm_fingerprint
-from compression.augmentation.augment import AugmentTask, CandidateSource, augment
+from compression.augmentation.augment import CandidateSource, Variation, augment, open_variants
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.glove import Neighbours, glove_fingerprint, load_glove
 from compression.augmentation.preprocess import preprocess
@@ -275,9 +276,9 @@ def test_augmented_files_vary_train_alone(prepared, task):
 def test_pairs_keep_a_quarter(prepared, glove):
     paths, task = Workspace(prepared), load_task("qqp")
     result = read_split(paths.augmented("qqp", "tinybert"), "")
-    work = AugmentTask(None, glove, 15, 2, 0.4, 1.0, (), tiny.SEED, True, prepared)
+    how = Variation(variants=2, replace_probability=0.4, candidates=15, seed=tiny.SEED)
     train = load_split(paths, task, "train")
-    every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), work, set())
+    every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), how, set())
     # Among 250 variants a quarter by independent draws: 7 is a standard deviation.
     assert len(result) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
 
@@ -290,12 +291,13 @@ def masked_lm(tmp_path_factory):
 def work_of(masked_lm, glove, folder, **given):
     held_out = folder / "held_out.parquet"
     write_split(held_out, split_of(["nothing like it"]), {})
-    return AugmentTask(masked_lm, glove, 5, 6, 0.4, 1.0, (held_out,), tiny.SEED, True, folder, **given)
+    how = Variation(variants=6, replace_probability=0.4, candidates=5, seed=tiny.SEED, **given)
+    return functools.partial(open_variants, how, masked_lm, glove, (held_out,), True, folder)
 
 
 def augmented_rows(work, train, parts):
     """Return augmented rows of train, built in so many parts."""
-    function, result = work.open(), []
+    function, result = work(), []
     for rows in np.array_split(np.arange(len(train)), parts):
         advanced = []
         result += function(train.take(rows), int(rows[0]), advanced.append).to_pylist()
@@ -311,7 +313,7 @@ def test_batches_parts_and_a_plain_loop_give_the_same_rows(masked_lm, glove, tmp
     model = load_masked_lm(masked_lm, torch.device("cpu"), tmp_path)
     for size in (1, 7 * 25, 64 * 25):
         source = CandidateSource(MaskedCandidates(model, 5, size), Neighbours(load_glove(glove), 5))
-        assert split_table(augment(SENTENCES, 0, source, work, set())).to_pylist() == expected
+        assert split_table(augment(SENTENCES, 0, source, work.args[0], set())).to_pylist() == expected
 
 
 def test_whole_words_get_words_of_the_masked_lm_and_split_ones_neighbours(masked_lm, glove, tmp_path):
@@ -344,7 +346,7 @@ def test_held_out_rows_are_read_part_by_part(glove, tmp_path, monkeypatch):
     train = split_of(["a wonderful film of the director"])
     every = [row["sentence1"] for row in augmented_rows(work, train, 1)]
     assert len(every) > 2
-    write_split(work.held_out[0], split_of(["one", "two", "three", f"{every[1]} !".upper()]), {})
+    write_split(tmp_path / "held_out.parquet", split_of(["one", "two", "three", f"{every[1]} !".upper()]), {})
     assert [row["sentence1"] for row in augmented_rows(work, train, 1)] == [every[0], *every[2:]]
 
 

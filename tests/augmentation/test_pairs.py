@@ -23,7 +23,7 @@ from common.kinds.registry import LABELS, MULTILABEL
 from common.progress import nothing
 from common.store.workspace import Workspace
 from compression.augmentation.fresh import Fresh, held_out_keys
-from compression.augmentation.pairs import EquivalentTexts, NearTexts, PairTask, RandomTexts, Texts
+from compression.augmentation.pairs import EquivalentTexts, NearTexts, RandomTexts, Texts, open_pairs
 
 METHODS = ("neighbours", "recombine", "closure")
 # Of three words, since rows of train that share longer ones with validation leave train.
@@ -45,7 +45,7 @@ def test_new_pairs_have_texts_of_train_and_none_of_held_out_rows(train, dev, met
         for file, rows in zip(files.values(), (own, held_out), strict=True):
             write_split(file, rows, {})
         try:
-            function = PairTask(method, 3, 1, 1, files["train"], (files["test"],)).open()
+            function = open_pairs(method, 3, 1, 1, files["train"], (files["test"],))
         except UserError as error:
             event(str(error))
             return

@@ -18,7 +18,6 @@ from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.errors import UserError
 from common.kinds.spans import (
-    LONGEST_ANSWER,
     best_spans,
     of_present_words,
     texts_of,
@@ -28,6 +27,7 @@ from common.kinds.spans import (
     word_spans,
 )
 from common.store.workspace import Workspace
+from compression.runtime.spans import LONGEST_ANSWER
 
 CONTEXT = "The $5.3bn film, “Ann's  caf\u0065\u0301”, is\nby A. B. Smith."
 

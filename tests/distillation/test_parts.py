@@ -16,10 +16,10 @@ from common.data.tasks import Task
 from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import ENDS
 from common.store.step import Context
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from compression.distillation.alignment import Aligner, AlignmentTeacher
 from compression.distillation.dataset import DistillationSet
-from compression.distillation.trainer import Training
+from compression.distillation.trainer import train_student
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
 from compression.students.settings import StudentSettings
@@ -74,9 +74,9 @@ def losses_of(folder, split, task, parts, logits=None, aligned=None, **given):
     student = Student(settings.student_arch, settings.part(StudentSettings), task.outputs, task.pair, task.kind.by_word)
     rows = DistillationSet(split, logits, False)
     context = Context(work=folder / f"work{parts}", key="key", name="student", cache=folder / "cache")
-    history = Training(
+    history = train_student(
         settings, settings, settings.seed, task, student, tokenizer, rows, split, context, aligner=aligner
-    ).run()
+    )
     return [epoch["loss"] for epoch in history]
 
 

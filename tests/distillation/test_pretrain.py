@@ -17,7 +17,7 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.artifact import artifact_at, read_manifest
 from common.store.workspace import Workspace
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from common.training.checkpoint import load_tensors
 from common.training.models import read_config
 from compression.distillation.alignment import Aligner, AlignmentTeacher

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from common.data.split import Split
 from common.errors import UserError
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.load import load_teacher
 from common.training.models import read_config

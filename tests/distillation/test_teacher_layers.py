@@ -13,7 +13,7 @@ from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from common.teachers.huggingface.teacher import hidden_states
 from common.teachers.load import load_teacher
 from common.training.checkpoint import load_weights

@@ -8,7 +8,7 @@ from packed_students import ALIGNED, ARCHS, CLASSIFIER, DIM, HIDDEN, KERNEL, TRA
 from common.data.split import Split
 from common.kinds.registry import KINDS
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
-from compression.evaluation.flops import flops, multiply_out
+from compression.evaluation.scoring import flops, multiply_out
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 

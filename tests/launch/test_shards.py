@@ -35,7 +35,7 @@ def mapped(source, launcher=None, target="target", **work):
         path.unlink()
     shout = Shout(trace, **work)
     path = source.parent / f"{target}.parquet"
-    map_parts(source, path, shout, launcher or Launcher(), "shouting", source.parent / f"{target}.work")
+    map_parts(source, path, shout.open, launcher or Launcher(), "shouting", source.parent / f"{target}.work")
     return path.read_bytes(), shout
 
 

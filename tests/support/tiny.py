@@ -207,11 +207,19 @@ def augmented(
     least_words=1,
 ):
     """Augment with candidates from plain functions of a lower-cased word."""
-    from compression.augmentation.augment import AugmentTask, CandidateSource, augment
+    from compression.augmentation.augment import CandidateSource, Variation, augment
 
-    work = AugmentTask(None, None, 15, n, p, fraction, (), seed, True, Path(), sides, least_words)
+    how = Variation(
+        variants=n,
+        replace_probability=p,
+        candidates=15,
+        fraction=fraction,
+        seed=seed,
+        sides=sides,
+        least_words=least_words,
+    )
     words = WordSource(masked_lm, neighbours, single_piece)
-    return augment(train, first_row, CandidateSource(words, words), work, set(held_out))
+    return augment(train, first_row, CandidateSource(words, words), how, set(held_out))
 
 
 def compress_settings(**given) -> CompressSettings:

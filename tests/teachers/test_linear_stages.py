@@ -11,12 +11,11 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
-from common.teachers.frozen import FrozenEncoder
+from common.teachers.frozen import FrozenEncoder, FrozenVectors
 from common.teachers.linear import TfIdf, cross_fitted
 from common.teachers.load import load_teacher
 from common.teachers.logits import load_logits
 from common.teachers.settings import FinetuneSettings
-from common.teachers.vector_cache import CachedVectors
 from common.training.models import read_config
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
@@ -97,7 +96,7 @@ def test_vectors_are_computed_once(fitted, encoder, monkeypatch):
 
 def test_a_damaged_cache_is_computed_again(encoder, tmp_path):
     def vectors(texts):
-        return CachedVectors(tmp_path, "name", lambda: FrozenEncoder(encoder, CPU, torch.float32, 16))(texts)
+        return FrozenVectors(tmp_path, "name", lambda: FrozenEncoder(encoder, CPU, torch.float32, 16)).of(texts)
 
     texts = ["a good film", "a bad one", "a good film"]
     first = vectors(texts)

@@ -23,8 +23,7 @@ from common.store.artifact import artifact_at
 from common.teachers.finetune import finetune
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.huggingface.answerer import HuggingFaceAnswerer
-from common.teachers.huggingface.general import load_general
-from common.teachers.huggingface.pretrained import quiet_transformers, resolve
+from common.teachers.huggingface.pretrained import load_general, quiet_transformers, resolve
 from common.teachers.huggingface.tagger import HuggingFaceTagger
 from common.teachers.huggingface.teacher import HuggingFaceTeacher
 from common.teachers.load import load_masked_lm, load_teacher

@@ -1,5 +1,6 @@
 """Teachers' logits and states: computed once, resumed by shards, and never used for other text or another teacher."""
 
+import functools
 import pickle
 import shutil
 
@@ -21,7 +22,7 @@ from common.store.artifact import artifact_at, folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from common.teachers.load import load_teacher
-from common.teachers.logits import LogitsWork, generate, load_logits
+from common.teachers.logits import generate, load_logits, open_teacher
 from common.training.models import only_teacher
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
@@ -188,9 +189,9 @@ def test_the_machine_of_the_command_need_not_have_the_precision_of_its_workers(p
     launcher = Elsewhere()
     with pytest.raises(KeyboardInterrupt):
         generated(paths, "fp16", launcher=launcher)
-    assert {job.work.precision for job in launcher.jobs} == {"fp16"}
+    assert {job.work.args[-1] for job in launcher.jobs} == {"fp16"}
     with pytest.raises(UserError, match=r"fp16 needs a GPU; give --precision bf16 or fp32$"):
-        run_part(launcher.jobs[0])
+        run_part(launcher.jobs[0], lambda rows: None)
 
 
 def test_logits_can_be_used_where_the_teacher_is_not(paths):
@@ -238,8 +239,8 @@ def test_a_stopped_generation_resumes(paths, target, glue, monkeypatch):
 def test_work_travels_to_other_processes(prepared):
     paths = Workspace(prepared)
     train = load_split(paths, SST, "train")
-    work = LogitsWork(paths.model("sst-2", "tiny-bert").resolve(), True, "fp32")
-    table = pickle.loads(pickle.dumps(work)).open()(train, 0, lambda rows: None)
+    work = functools.partial(open_teacher, paths.model("sst-2", "tiny-bert").resolve(), True, "fp32")
+    table = pickle.loads(pickle.dumps(work))()(train, 0, lambda rows: None)
     assert table.equals(pq.read_table(paths.logits("sst-2", "tiny-bert", "train")))
 
 

@@ -15,7 +15,7 @@ from common.config import parse_flags
 from common.errors import UserError
 from common.teachers import packages
 from common.teachers.finetune import finetune
-from common.teachers.huggingface.general import load_general
+from common.teachers.huggingface.pretrained import load_general
 from common.teachers.load import load_masked_lm, load_teacher
 from common.teachers.settings import FinetuneSettings
 from common.training.models import read_config

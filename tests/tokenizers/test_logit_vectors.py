@@ -12,7 +12,7 @@ from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from compression.distillation.distill import distill
 from compression.students.saved import load_student
-from compression.tokenizers.logit_vectors import logit_vectors
+from compression.tokenizers.teacher_vectors import logit_vectors
 
 
 def encoded(texts):

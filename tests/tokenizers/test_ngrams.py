@@ -18,7 +18,7 @@ from unicode_torture import TORTURE
 from common.data.split import Split
 from common.errors import UserError
 from common.kinds.registry import MULTILABEL, NUMBERS, TAGS
-from compression.analysis.file_bytes import sections_of_file
+from compression.analysis.packed_bytes import sections_of_file
 from compression.evaluation.packed import load_packed
 from compression.packing import pack_student, packed_sections
 from compression.packing import streams as packing

@@ -5,7 +5,7 @@ import pytest
 
 from common.config import build
 from common.data.tasks import Task
-from common.kinds.answer_scores import exact_match, overlap_f1, row_scores
+from common.kinds.answers import exact_match, overlap_f1, row_scores
 from common.training.metrics import agreement, score
 
 TASK = build(Task, {"name": "q", "kind": "answers", "unanswerable": True, "source": {"files": {"all": "a.json"}}})

@@ -78,7 +78,9 @@ def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
     Raises UserError when it is not of a RoBERTa.
     """
     state = load_checkpoint(path)
-    settings = _model_settings(state)
+    saved = state.get("args") or (state.get("cfg") or {}).get("model")
+    saved = vars(saved) if isinstance(saved, argparse.Namespace) else saved
+    settings = dict(saved) if isinstance(saved, Mapping) else {}
     if not str(settings.get("arch", settings.get("_name", ""))).startswith("roberta"):
         raise UserError(f"{path}: not a RoBERTa model (fairseq architecture {settings.get('arch', 'unknown')})")
     if settings.get("max_positions") is None and settings.get("tokens_per_sample"):
@@ -95,14 +97,6 @@ def read_model(path: Path) -> tuple[Architecture, dict[str, torch.Tensor]]:
         if torch.is_tensor(tensor)
     }
     return architecture, current
-
-
-def _model_settings(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's settings as a dict: from 'args', a Namespace, or from 'cfg', which has them in 'model'."""
-    settings = state.get("args") or (state.get("cfg") or {}).get("model")
-    if isinstance(settings, argparse.Namespace):
-        return dict(vars(settings))
-    return dict(settings) if isinstance(settings, Mapping) else {}
 
 
 def load_into(

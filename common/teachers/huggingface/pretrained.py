@@ -1,6 +1,8 @@
 """Encoders and their tokenizers as Hugging Face saves them: found, loaded, and checked to be whole."""
 
 import contextlib
+import dataclasses
+import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -214,3 +216,32 @@ def quiet_transformers() -> Any:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     return transformers
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneralTeacher:
+    """A teacher without a task: a pre-trained encoder.
+
+    model: with a masked-language-modelling head if `has_head`, else without a head; tokenizer: contents of
+    tokenizer.json.
+    """
+
+    name: str
+    model: Any
+    tokenizer: dict[str, Any]
+    has_head: bool
+
+
+def load_general(source: str, downloads: Path | None = None) -> GeneralTeacher:
+    """Return minilm, mpnet, a folder or a model of the hub, in float32. downloads: folder to unpack mpnet in.
+
+    Raises UserError if it cannot be loaded.
+    """
+    folder, name = resolve(source, downloads)
+    tokenizer, model, missing = load_pretrained(folder, "AutoModelForMaskedLM")
+    if missing:
+        _, model, new = load_pretrained(folder, "AutoModel")
+        check_complete(source, model, new)
+    if not tokenizer.is_fast:
+        raise UserError(f"{source}: its tokenizer has no tokenizer.json, which students need for word pieces")
+    return GeneralTeacher(name, model, json.loads(tokenizer.backend_tokenizer.to_str()), not missing)

@@ -16,10 +16,18 @@ from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.settings import TeacherTraining
 from common.training.batching import shuffled_batches
-from common.training.loop import STATE_FILE, Run, fit, linear_schedule, over_rows, trained_parameters, write_history
+from common.training.loop import (
+    STATE_FILE,
+    Run,
+    eager,
+    fit,
+    linear_schedule,
+    over_rows,
+    trained_parameters,
+    write_history,
+)
 from common.training.losses import combined
 from common.training.metrics import main_score
-from common.training.optimizers import eager
 from common.training.settings import LogitsSettings
 
 resolve = pretrained.resolve
@@ -45,7 +53,9 @@ def train(
     """
     device = pick_device(context.cpu)
     begun_with = context.work / "precision.json"
-    precision = _precision(settings, device, begun_with)
+    # `auto` does not change if the run resumes on other hardware.
+    chosen = best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic
+    precision: Precision = read_json(begun_with) if begun_with.exists() else chosen
     dtype = pick_dtype(precision, device)
     seed_everything(seed)
     teacher = teacher_class(task.kind)(
@@ -96,10 +106,3 @@ def train(
     teacher.save(out)
     write_history(out / "history.jsonl", history)
     return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}
-
-
-def _precision(settings: TeacherTraining, device: torch.device, file: Path) -> Precision:
-    """Return the precision that a run was started with: `auto` does not change if the run resumes on other hardware."""
-    if file.exists():
-        return read_json(file)
-    return best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..words import WordCache
 from .merges import Merges
 from .normalisation import SPACE, Normaliser
 
@@ -33,8 +34,7 @@ class BytePairs:
         self.size = self._merges.size
         # Adjacent unknown characters are one token, so words are independent only if the space between them is known.
         self._words = bool(flags & WORDS) and SPACE in self._merges.ids
-        self._cache: dict[str, tuple[int, ...]] = {}
-        """The ids of words. When it is full, it is replaced by another one, because other threads may read it."""
+        self._known = WordCache(self._ids_of, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
@@ -47,20 +47,9 @@ class BytePairs:
         first, *words = (" " + clean if prefix else clean).split(" ")
         if not self._words:
             return list(self._merges.encode(SPACE.join([first, *words])))
-        known = self._cache
-        try:
-            ids = [i for word in words for i in known[word]]
-        except KeyError:
-            known = self._learned(words)
-            ids = [i for word in words for i in known[word]]
+        known = self._known
+        ids = [i for word in words for i in known[word]]
         return [*self._merges.encode(first), *ids] if first else ids
 
-    def _learned(self, words: list[str]) -> dict[str, tuple[int, ...]]:
-        """Return a cache that has these words."""
-        known = self._cache
-        if len(known) > self.most_words:
-            known = self._cache = {}
-        for word in words:
-            if word not in known:
-                known[word] = self._merges.encode(SPACE + word)
-        return known
+    def _ids_of(self, word: str) -> tuple[int, ...]:
+        return self._merges.encode(SPACE + word)

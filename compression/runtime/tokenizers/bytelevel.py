@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from ..words import WordCache
 from .bpe import DUMMY_PREFIX
 from .merges import Merges
 
@@ -35,21 +36,17 @@ class ByteLevelPairs:
     def __init__(self, symbols: Sequence[str], states: Sequence[int], flags: int) -> None:
         self._merges, self._prefix = Merges(len(BYTES), symbols, states), bool(flags & DUMMY_PREFIX)
         self.size = self._merges.size
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._known = WordCache(self._ids_of, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
         if self._prefix and text and text[0] != " ":
             text = " " + text
-        ids: list[int] = []
         known = self._known
-        for word in gpt2_words(text):
-            if word not in known:
-                if len(known) >= self.most_words:
-                    known = self._known = {}  # other threads may read the old one
-                known[word] = self._merges.encode(word.encode().decode("latin-1"))
-            ids += known[word]
-        return ids
+        return [i for word in gpt2_words(text) for i in known[word]]
+
+    def _ids_of(self, word: str) -> tuple[int, ...]:
+        return self._merges.encode(word.encode().decode("latin-1"))
 
 
 def gpt2_words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from ..words import split_words
+from ..words import WordCache, split_words
 
 PART_LENGTHS = (3, 4, 5)
 """Characters of a word's parts."""
@@ -55,7 +55,7 @@ class NGrams:
         """fingerprints: sorted, each below 2 to the power of bits."""
         self._ids = {fingerprint: i for i, fingerprint in enumerate(fingerprints, 1)}
         self._mask, self.size = (1 << bits) - 1, 1 + len(self._ids)
-        self._known: dict[str, tuple[int, list[int], bytes, int]] = {}
+        self._known = WordCache(self._learned, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text's n-grams."""
@@ -63,7 +63,7 @@ class NGrams:
         id_of, mask = self._ids.get, self._mask
         start_of_pair = None
         for word in split_words(text):
-            of_word, of_parts, utf8, as_start = self._known.get(word) or self._learned(word)
+            of_word, of_parts, utf8, as_start = self._known[word]
             ids.append(of_word)
             if start_of_pair is not None and (pair := id_of(crc32(utf8, start_of_pair) & mask)):
                 ids.append(pair)
@@ -73,9 +73,6 @@ class NGrams:
 
     def _learned(self, word: str) -> tuple[int, list[int], bytes, int]:
         """Return a word's id, the ids of its parts, its UTF-8, and the CRC-32 with which a pair continues."""
-        if len(self._known) >= self.most_words:
-            self._known = {}  # other threads may read the old one
         id_of, mask, utf8 = self._ids.get, self._mask, word.encode()
         of_parts = [i for part in parts_of(word) if (i := id_of(crc32(part.encode()) & mask))]
-        self._known[word] = learned = id_of(crc32(utf8) & mask, 0), of_parts, utf8, crc32(utf8 + b" ")
-        return learned
+        return id_of(crc32(utf8) & mask, 0), of_parts, utf8, crc32(utf8 + b" ")

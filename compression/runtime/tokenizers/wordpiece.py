@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from ..words import WordCache
+
 
 class WordPieces:
     """Splits each word into the longest pieces from left to right; all but the first begin with ##."""
@@ -21,19 +23,12 @@ class WordPieces:
         self._ids = {piece: i for i, piece in enumerate(pieces)}
         self._longest_piece = max(map(len, pieces), default=0)
         self._lowercase = lowercase
-        self._known: dict[str, list[int]] = {}
+        self._known = WordCache(self._split, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
-        ids: list[int] = []
         known = self._known
-        for word in bert_words(text, self._lowercase):
-            if word not in known:
-                if len(known) >= self.most_words:
-                    known = self._known = {}  # other threads may read the old one
-                known[word] = self._split(word)
-            ids += known[word]
-        return ids
+        return [i for word in bert_words(text, self._lowercase) for i in known[word]]
 
     def _split(self, word: str) -> list[int]:
         if len(word) > self.longest_word:

@@ -27,10 +27,11 @@ from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.packed import load_packed
 from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
-from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
+from compression.experiments.fit.analysis import analyse, answered_from
 from compression.experiments.fit.baselines import score_baselines
+from compression.experiments.fit.contents.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.contents.detect import FileContents
-from compression.experiments.fit.page import analyse, answered_from, write_fit_report
+from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings

@@ -27,7 +27,7 @@ from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
-from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
+from compression.experiments.fit.contents.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE, VARIANTS
 from compression.runtime import to_probabilities

@@ -12,10 +12,11 @@ from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars, side_task
 from common.stopping import at_once
-from common.store.files import check_output, file_sha256
+from common.store.files import check_output, file_sha256, read_json
 from common.store.locks import only_one
 from compression.experiments.fit import state
 from compression.experiments.fit.contents.read import read_contents
+from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
@@ -53,15 +54,13 @@ def fit(settings: FitSettings) -> FitResult:
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
-        if result is None:
+        if is_new := result is None:
             result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
-            if not (settings.paths.root / result.report).exists():
-                from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
-
-                with side_task("the report"):
-                    write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
+        if is_new or not (settings.paths.root / result.report).exists():
+            with side_task("the report"):
+                write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
         for size in result.sizes:
             write_output(settings.paths.root / size.packed, settings.output_of(size.max_bytes))
         return _located(result, settings)
@@ -88,7 +87,12 @@ def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
 
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
-    for name in state.models_in(folder):
+    try:
+        words = [name.partition(" ") for name in read_json(folder / state.FILE)]
+    except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
+        words = []
+    decided = (model for kind, _, model in words if kind in (state.TRAINED, state.PACKED))
+    for name in (*state.TEACHERS, *decided):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
     for file in (state.FILE, state.CLOCK_FILE):
         (folder / file).unlink(missing_ok=True)
@@ -122,21 +126,11 @@ def _is_there(size: Packed, settings: FitSettings) -> bool:
 
 def _located(result: FitResult, settings: FitSettings) -> FitResult:
     """Return a result with the paths of this command's workspace and of its --output."""
-    root = settings.paths.root
-    sizes = [
-        size.model_copy(
-            update={
-                "packed": str(root / size.packed),
-                "output": str(settings.output_of(size.max_bytes) or root / size.packed),
-            }
-        )
-        for size in result.sizes
-    ]
-    return result.model_copy(
-        update={
-            "sizes": tuple(sizes),
-            "report": str(root / result.report),
-            "scores_of": result.scores_of and str(root / result.scores_of),
-            "file": str(settings.file),
-        }
-    )
+    root, sizes = settings.paths.root, []
+    for size in result.sizes:
+        packed = root / size.packed
+        output = settings.output_of(size.max_bytes) or packed
+        sizes.append(size.model_copy(update={"packed": str(packed), "output": str(output)}))
+    scores_of = result.scores_of and str(root / result.scores_of)
+    paths = {"report": str(root / result.report), "scores_of": scores_of, "file": str(settings.file)}
+    return result.model_copy(update={"sizes": tuple(sizes), **paths})

@@ -46,8 +46,8 @@ class Packed(Settings):
     """Share of the test rows that the packed file answers, and the accuracy on these; None without --reject."""
     packed: str
     """The packed file in the workspace."""
-    output: str
-    """Path of the packed file given by --output, or the one in the workspace."""
+    output: str = ""
+    """Path of the packed file given by --output, or the one in the workspace; fit.json has none."""
     bytes: int
     sha256: str
 
@@ -75,7 +75,19 @@ class Analysis(Settings):
     answered: tuple[Answered, ...] = ()
 
 
-class FitResult(Settings):
+class Opening(Settings):
+    """Contents of the user's file, as known before the first stage."""
+
+    task: str
+    """Contents of the file, in words."""
+    notes: tuple[str, ...]
+    texts: tuple[str, ...]
+    """Columns of texts."""
+    agreement: bool = False
+    """Whether the labels of the test rows are the answers of a teacher."""
+
+
+class FitResult(Opening):
     """Result of a fit: the contents of the file, the students tried, and the packed files.
 
     In fit.json, paths in the workspace are relative to it.
@@ -84,9 +96,6 @@ class FitResult(Settings):
     name: str
     """Name of the experiment and of the task in the workspace."""
     file: str
-    task: str
-    """Contents of the file, in words."""
-    notes: tuple[str, ...]
     teacher: str
     """Description of the teacher's work, or the reason for no teacher."""
     stages: dict[str, float]
@@ -97,8 +106,6 @@ class FitResult(Settings):
     chosen: int
     """Place in `sizes` of the recommended one."""
     metric: str
-    agreement: bool = False
-    """Whether the labels of the test rows are the answers of a teacher."""
     rows: dict[str, int]
     """Split -> rows."""
     majority: float | None
@@ -110,8 +117,6 @@ class FitResult(Settings):
     """Seconds taken by the whole fit."""
     minutes: float
     report: str
-    texts: tuple[str, ...]
-    """Columns of texts."""
     example: tuple[str, ...]
     """A row to try the packed file with."""
     scores_of: str | None = None

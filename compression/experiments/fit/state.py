@@ -66,15 +66,6 @@ class State:
         write_json(self.file, self.values)
 
 
-def models_in(folder: Path) -> list[str]:
-    """Return the names of the models that the decisions in an experiment's folder are about, and the teachers'."""
-    try:
-        words = [name.partition(" ") for name in read_json(folder / FILE)]
-    except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
-        words = []
-    return [*TEACHERS, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, PACKED))]
-
-
 class Clock:
     """Seconds used and left. A file is updated every few seconds, so that little is lost if the process is killed."""
 

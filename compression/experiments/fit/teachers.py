@@ -22,7 +22,7 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
-from common.teachers.finetune import backend, step_of
+from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
@@ -144,36 +144,31 @@ class _Teachers:
 
         score: of the best; seconds: estimated seconds in which the encoder reads train once.
         """
+        settings, task = self.stages.settings, self.stages.task
         epochs = min(_MOST_EPOCHS, int(self.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
-        if epochs < _FEWEST_EPOCHS or not self.fine_tune(epochs, seconds):
+        if epochs < _FEWEST_EPOCHS:
             return best
-        validated = _validation_score(self.stages)
-        joins = not best or validated + 0.5 / np.sqrt(len(self.train)) > score
-        self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
-        return (*best, FINE_TUNED) if joins else best
-
-    def fine_tune(self, epochs: int, seconds: float) -> bool:
-        """Fine-tune the encoder; of one that takes too long, the best epoch is kept. Returns whether there is one.
-
-        seconds: as in `join_fine_tuned`.
-        """
-        settings, always_pairs = self.stages.settings, self.stages.task.kind.always_pairs
         flags = {
             "arch": settings.encoder,
             "model_name": FINE_TUNED,
             "max_epochs": epochs,
             "patience": epochs,
-            "max_tokens": _CONTEXT_TOKENS if always_pairs else _MAX_TOKENS,
+            "max_tokens": _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS,
         }
-        try:
-            if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, step_of, flags) == 0:
-                return False
+        try:  # of one that takes too long, the best epoch is kept
+            if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, flags) == 0:
+                return best
             self.read_train(FINE_TUNED, seconds=2 * seconds)
         except OutOfTime:
-            return False
+            return best
         except UserError as error:
             say(f"{FINE_TUNED}: {error}")
-        return FINE_TUNED in self.logits
+            return best
+        history = settings.paths.model(task.name, FINE_TUNED) / "history.jsonl"
+        validated = max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())
+        joins = not best or validated + 0.5 / np.sqrt(len(self.train)) > score
+        self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
+        return (*best, FINE_TUNED) if joins else best
 
     def read_train(self, name: str, seconds: float = 0.0, **flags: object) -> None:
         """Get a teacher's logits of train. seconds: that it has in any case. Raises OutOfTime."""
@@ -306,9 +301,3 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     began = time.perf_counter()
     encoder.vectors(sample)
     return (time.perf_counter() - began) * len(texts) / len(sample)
-
-
-def _validation_score(stages: Stages) -> float:
-    """Return the best score of the fine-tuned encoder on validation."""
-    history = stages.settings.paths.model(stages.task.name, FINE_TUNED) / "history.jsonl"
-    return max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())

@@ -25,6 +25,8 @@ from common.store.processes import Process
 from common.store.store import Store
 from common.tables import text_table
 from compression.evaluation.rows import Row
+from compression.experiments.fit.page import write_fit_report
+from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.state import FILE as FIT_FILE
 from compression.experiments.report import write_report
 from compression.experiments.report.record import (
@@ -195,9 +197,6 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     here = any(RunFolder(paths, run.id).file.exists() for run in record.runs if run.id)
     rows = collect(paths, record) if here or not results.exists() else read_results(results)
     if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
-        from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
-        from compression.experiments.fit.result import FitResult
-
         write_fit_report(folder, rows, record, build(FitResult, fitted))
     else:
         write_report(folder, rows, record)

@@ -15,10 +15,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from common.data.overlap import FEW_WORDS, whole_rows
-from common.data.readers.label_cells import (
-    Row,
-    labels_of,
-)
+from common.data.readers.label_cells import Row, labels_of
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.kinds.iob import as_iob
@@ -26,10 +23,7 @@ from common.kinds.registry import ANSWERS, LABELS, MULTILABEL, TAGS
 from common.seeds import derive
 from common.store.files import whole_file, write_json, write_text
 from compression.evaluation.label_scores import METRICS_OF_LABELS
-from compression.experiments.fit.contents.by_word import (
-    as_squad,
-    some_unanswerable,
-)
+from compression.experiments.fit.contents.by_word import as_squad, some_unanswerable
 from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents
 
 TASK_FILE = "task.yaml"

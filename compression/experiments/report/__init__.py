@@ -20,13 +20,7 @@ from common.store.files import write_text
 from compression.analysis.pictures import COLOURS, save_figure, svg_markup
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import TERMINAL_WIDTH, label_tables, metric_heading, models_table, summary
-from compression.experiments.report.pictures import (
-    calibrated_groups,
-    draw_reliability,
-    draw_skylines,
-    panels,
-    point_id,
-)
+from compression.experiments.report.pictures import calibrated_groups, draw_reliability, draw_skylines, panels, point_id
 from compression.experiments.report.pivot import pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
 from compression.experiments.report.results import SplitResults, group_rows, grouped, mean

@@ -29,13 +29,7 @@ from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.state import FILE as FIT_FILE
 from compression.experiments.report import write_report
-from compression.experiments.report.record import (
-    RECORD_FILE,
-    RESULTS_FILE,
-    ExperimentRecord,
-    RecordedRun,
-    read_record,
-)
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
 from compression.experiments.report.results import grouped, read_results, write_results
 
 Status = Literal["waiting", "running", "finished", "failed"]

@@ -22,13 +22,7 @@ from common.errors import UserError
 from common.kinds.base import finite_numbers
 from common.store.files import whole_file
 from common.teachers.answers import LABEL_PREFIXES, answer_columns
-from compression.experiments.fit.contents.detect import (
-    LABEL_NAMES,
-    Answers,
-    FileContents,
-    guess_label,
-    text_columns,
-)
+from compression.experiments.fit.contents.detect import LABEL_NAMES, Answers, FileContents, guess_label, text_columns
 from compression.experiments.fit.settings import FitSettings
 
 ANSWERS_FILE = "answers.parquet"

@@ -28,12 +28,7 @@ from common.kinds.registry import LABELS, NUMBERS
 from common.reading import regular_file
 from common.seeds import derive
 from compression.experiments.fit.contents.answers import with_answers
-from compression.experiments.fit.contents.by_word import (
-    questions_in_json,
-    tags_of,
-    words_in_columns,
-    words_in_lines,
-)
+from compression.experiments.fit.contents.by_word import questions_in_json, tags_of, words_in_columns, words_in_lines
 from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents, detect, text_columns
 from compression.experiments.fit.settings import FitSettings
 

@@ -1,7 +1,5 @@
 """Compare two models, families of models or experiments, seed by seed: is one better by more than chance?"""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence

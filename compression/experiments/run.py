@@ -4,8 +4,6 @@ A job calls the same function as its script and passes only the names of the mod
 jobs therefore saves the same models, byte for byte, as its commands run one by one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

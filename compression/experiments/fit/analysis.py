@@ -1,7 +1,5 @@
 """The answers of the recommended student to the test rows: scores of each label, words for it, and the mistakes."""
 
-from __future__ import annotations
-
 import itertools
 import string
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Baselines that a fit is compared with: the linear model of its teacher, and fastText if its program is installed."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 This module imports no heavy library, so the result of a finished fit is shown at once.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from common.data.readers.any_table import file_identity

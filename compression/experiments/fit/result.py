@@ -1,7 +1,5 @@
 """The result of a fit, as text and as JSON."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run of a fit: splits, teachers, students, the packed file, its scores, baselines and report, in this order."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from pathlib import Path

@@ -5,8 +5,6 @@ looked at before each training: it gets the epochs that fit into a share of the 
 before it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

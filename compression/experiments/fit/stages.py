@@ -1,7 +1,5 @@
 """The stages of a fit as ordinary jobs, each with a time limit."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """What a fit saves for a resumed run: its decisions, and the time used by all attempts."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -1,7 +1,5 @@
 """The students of a fit: the kinds that are tried, their sizes before anything is trained, and their variations."""
 
-from __future__ import annotations
-
 import bisect
 import math
 from typing import Any

@@ -3,8 +3,6 @@
 This module imports no heavy library, so that errors in the user's file are reported at once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

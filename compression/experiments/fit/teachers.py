@@ -5,8 +5,6 @@ once. The mean of their log-probabilities is often better than an encoder that w
 time, a fine-tuned encoder joins.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 A new measurement is one more record in COLUMNS, and every table and file has it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator

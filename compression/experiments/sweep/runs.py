@@ -7,8 +7,6 @@ runs/<id>/log.txt         its output
 A run is finished if its record says so and the models it saved exist.
 """
 
-from __future__ import annotations
-
 import datetime
 import statistics
 import time

@@ -3,8 +3,6 @@
 This is the only module of experiments that imports the scripts' functions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

@@ -3,8 +3,6 @@
 If no row of the file has a label, the answers are the labels. This module imports no heavy library.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

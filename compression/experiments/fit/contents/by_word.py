@@ -3,8 +3,6 @@
 Both may be columns of a table, too: words and tags, or question, context and answers as on the Hugging Face Hub.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Sequence

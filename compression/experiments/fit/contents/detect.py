@@ -3,8 +3,6 @@
 Columns are those that the user names, or the only ones that look so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -78,18 +78,14 @@ def _mistakes(task: Task, split: Split, predictions: Predictions, rows: np.ndarr
     return tuple(
         Mistake(
             row=int(row),
-            text=_shortened(" / ".join(column[row] for column in split.sentences())),
+            text=text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…",
             label=words(predictions.labels[row]),
             answer=words(predictions.choices[row]),
             probability=None if predictions.probabilities is None else float(predictions.probabilities[row]),
         )
         for row in rows[:_MISTAKES]
+        for text in [" ".join(" / ".join(column[row] for column in split.sentences()).split())]
     )
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
 
 
 def words_of_labels(model: Classifier, texts: Sentences) -> dict[str, tuple[str, ...]]:

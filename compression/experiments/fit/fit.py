@@ -53,7 +53,13 @@ def fit(settings: FitSettings) -> FitResult:
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
         if is_new := result is None:
-            result = _run(settings, folder, kept)
+            time_used = Clock(folder, settings.seconds)
+            with time_used.running():
+                with at_once():
+                    contents = None if state.OPENING in kept.values else read_contents(settings)
+                from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
+
+                result = run_fit(settings, contents, folder, kept, time_used)
         else:
             say(f"{settings.experiment}: up to date")
         if is_new or not (settings.paths.root / result.report).exists():
@@ -71,16 +77,6 @@ def plan_fit(settings: FitSettings) -> dict[str, object]:
     from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
     return describe_plan(settings, contents)
-
-
-def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
-    time_used = Clock(folder, settings.seconds)
-    with time_used.running():
-        with at_once():
-            contents = None if state.OPENING in kept.values else read_contents(settings)
-        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
-
-        return run_fit(settings, contents, folder, kept, time_used)
 
 
 def _start_over(settings: FitSettings, folder: Path) -> None:

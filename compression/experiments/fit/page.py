@@ -24,13 +24,17 @@ def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, re
     from markupsafe import Markup
 
     labels, tried = labels_table(result.analysis), _tried_table(result)
+    scored = [(f"{size.bytes:,} bytes: {size.student}", size.metrics) for size in result.sizes]
+    scored += [(f"{one.name} ({one.details})", one.metrics) for one in result.baselines if one.metrics]
+    other = result.seconds - sum(result.stages.values())
+    stages = {**result.stages, "reading, checks and the rest": max(0.0, other)}
     context = {
         "result": result,
-        "scores": _score_bars(result),
+        "scores": [(name, metrics[result.metric], f"{100 * metrics[result.metric]:.1f}") for name, metrics in scored],
         "curve": Markup(svg_markup(_draw_curve(result), "curve-", {})) if len(result.sizes) > 1 else "",
         "per_label": labels,
         "confusion": _confused(result.analysis.confusion),
-        "times": _time_bars(result),
+        "times": [(name, seconds / result.seconds, f"{seconds:.0f} s") for name, seconds in stages.items()],
         "tried": tried,
     }
     template = Path(__file__).parent / "fit.html.j2"
@@ -63,20 +67,6 @@ def _tried_table(result: FitResult) -> Table:
     return table_of(
         "Students that were tried", columns, result.tried, lambda one: "best" * (f"{one.model}-packed" in packed)
     )
-
-
-def _score_bars(result: FitResult) -> list[tuple[str, float, str]]:
-    """Return name, share of the longest bar and text of a bar for each size and each baseline."""
-    scores = [(f"{size.bytes:,} bytes: {size.student}", size.metrics) for size in result.sizes]
-    scores += [(f"{one.name} ({one.details})", one.metrics) for one in result.baselines if one.metrics]
-    return [(name, metrics[result.metric], f"{100 * metrics[result.metric]:.1f}") for name, metrics in scores]
-
-
-def _time_bars(result: FitResult) -> list[tuple[str, float, str]]:
-    """Return name, share of the time and text of a bar for each stage."""
-    other = result.seconds - sum(result.stages.values())
-    stages = {**result.stages, "reading, checks and the rest": max(0.0, other)}
-    return [(name, seconds / result.seconds, f"{seconds:.0f} s") for name, seconds in stages.items()]
 
 
 def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tuple[str, int, float]]]]:

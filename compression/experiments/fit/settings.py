@@ -1,7 +1,7 @@
 """Settings of `experiment.py fit`."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pydantic
 
@@ -93,7 +93,7 @@ class FitFlags(WorkspaceSettings):
     """Start over, even if the experiment is finished or was stopped."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> "FitFlags":
+    def _check(self) -> Self:
         if not self.max_bytes or len(set(self.max_bytes)) != len(self.max_bytes):
             raise ValueError("--max-bytes takes one size, or several different ones")
         if len(self.max_bytes) > 1 and self.output and "{size}" not in self.output.name:

@@ -3,11 +3,10 @@
 The board reads the runs' files, so it works with every launcher.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -37,7 +36,7 @@ class Board:
         self._live = live if shown and self._screen.isatty() else None
         self._lines = shown and not self._live
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> Self:
         if self._live:
             self._live.start(refresh=True)
         return self

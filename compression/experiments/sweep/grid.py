@@ -1,12 +1,10 @@
 """Grids: the axes, fixed settings, rules and seeds of a file become cells and the settings of their runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 import yaml
@@ -101,7 +99,7 @@ class Rule(Settings):
     """Leave them out."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> Rule:
+    def _check(self) -> Self:
         if bool(self.set) == self.skip:
             raise ValueError("rules: a rule has either `set` or `skip: true`")
         return self

@@ -133,13 +133,10 @@ class Estimator:
 
     def seconds(self, runs: Iterable[RunRecord]) -> float | None:
         """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
-        total = 0.0
-        for run in runs:
-            similar = self._of_speed.get(run.speed, self._of_sweep)
-            if not similar:
-                return None
-            total += statistics.median(record.seconds / record.work for record in similar) * run.work
-        return total
+        similar = [(run, self._of_speed.get(run.speed, self._of_sweep)) for run in runs]
+        if not all(ended for _, ended in similar):
+            return None
+        return sum(statistics.median(one.seconds / one.work for one in ended) * run.work for run, ended in similar)
 
 
 def duration(seconds: float) -> str:

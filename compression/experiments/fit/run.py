@@ -175,7 +175,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         taught = state.decide("unsure", Taught, lambda: unsure_of_others(stages, train, taught))
     say(f"[{clock.used:.0f} s] teacher: {taught.why}")
     count = len(settings.max_bytes)
-    sizes, rows, tried, answers = [], [], [], []
+    sizes, rows, tried = [], [], []
     for number, max_bytes in enumerate(settings.max_bytes):
         until = clock.used + (clock.left - _REPORT_SECONDS * clock.slowdown) / (count - number)
         reserve = max((_END_SHARE * settings.seconds - _REPORT_SECONDS) / count, _SIZE_SECONDS * clock.slowdown)
@@ -186,8 +186,10 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         packed = paths.packed(task.name, winner.model)
         write_output(packed, settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail
         rows += stages.run("evaluate", "evaluate", model_name=winner.model)
-        answers.append(read_predictions(find_scores(paths.root, rows[-1]), rows[-1]))
-        at_threshold = answered_from(load_packed(packed).threshold, answers[-1]) if settings.reject else None
+        at_threshold = None
+        if settings.reject:
+            predictions = read_predictions(find_scores(paths.root, rows[-1]), rows[-1])
+            at_threshold = answered_from(load_packed(packed).threshold, predictions)
         sizes.append(
             Packed(
                 max_bytes=max_bytes,
@@ -210,8 +212,9 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     labels = test.labels[test.labelled]
     analysis = Analysis()
     with side_task("the analysis of the answers"):
-        model = load_classifier(paths, str(paths.root / sizes[chosen].packed), task.argument, cpu=True)
-        analysis = analyse(task, test, answers[chosen], model)
+        row = next(row for row in rows if row["model"] == sizes[chosen].model)
+        model = load_classifier(paths, str(paths.packed(task.name, row["model"])), task.argument, cpu=True)
+        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row), model)
     result = FitResult(
         **{**dict(opening), "agreement": opening.agreement and not settings.test},
         name=settings.experiment,

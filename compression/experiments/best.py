@@ -3,10 +3,8 @@
 Students are chosen by their validation scores, never by test scores.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Literal
+from typing import Literal, Self
 
 import pydantic
 
@@ -43,7 +41,7 @@ class BestSettings(QuerySettings):
     """Number of families of models to show."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> BestSettings:
+    def _check(self) -> Self:
         if self.tolerable and self.min_score is not None:
             raise ValueError("--min-score and --tolerable exclude each other")
         return self

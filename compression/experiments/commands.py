@@ -1,7 +1,5 @@
 """Commands that try an experiment's packed student, shown at its end."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

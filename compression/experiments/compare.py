@@ -1,7 +1,5 @@
 """Compare two models, families of models or experiments, seed by seed: is one better by more than chance?"""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
@@ -57,7 +55,7 @@ _Rows = dict[Key, dict[_Seed, Row]]
 """Rows of one side of the comparison, by key and seed."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Effect:
     """One metric of A and B: means over seeds, the scores for each seed, and the interval of A - B or None.
 
@@ -83,7 +81,7 @@ class Effect:
         return self.interval.p_value if self.interval else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class PairTest:
     """McNemar's exact test of one pair of models. b: rows that only A gets right; c: rows that only B gets right.
 
@@ -151,7 +149,8 @@ def compare(settings: CompareSettings, a: str, b: str) -> Comparison:
     lines = [_line(settings, key, of_key, notes) for key, of_key in pairs.items()]
     overall = None
     if len(lines) > 1:
-        lines, overall = _adjusted(lines), _overall(settings, lines)
+        _adjust(lines)
+        overall = _overall(settings, lines)
     return Comparison(a, b, settings.confidence, tuple(lines), overall, tuple(dict.fromkeys(notes)))
 
 
@@ -297,18 +296,12 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
     return Effect(name, *_means(scores), tuple(scores), interval)
 
 
-def _adjusted(lines: list[Line]) -> list[Line]:
-    """Return the lines with adjusted p-values: those of the main metrics, and separately those of McNemar's tests."""
-    seeds = iter(holm([p for line in lines if (p := line.effects[0].p_value) is not None]))
-    tests = iter(holm([test.p_value for line in lines for test in line.tests]))
-    adjusted = []
-    for line in lines:
-        main, *others = line.effects
-        if main.p_value is not None:
-            main = dataclasses.replace(main, p_holm=next(seeds))
-        of_line = tuple(dataclasses.replace(test, p_holm=next(tests)) for test in line.tests)
-        adjusted.append(dataclasses.replace(line, effects=(main, *others), tests=of_line))
-    return adjusted
+def _adjust(lines: list[Line]) -> None:
+    """Set the adjusted p-values of the main metrics, and separately those of McNemar's tests."""
+    mains = [line.effects[0] for line in lines if line.effects[0].p_value is not None]
+    for tests in (mains, [test for line in lines for test in line.tests]):
+        for test, adjusted in zip(tests, holm([test.p_value for test in tests]), strict=True):
+            test.p_holm = adjusted
 
 
 def _overall(settings: CompareSettings, lines: list[Line]) -> Effect:

@@ -4,8 +4,6 @@ A plan of jobs comes from a YAML file or the command line, and is checked before
 compression.experiments.sweep.grid. This module imports no heavy library; sweep.work has the functions that jobs call.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A job calls the same function as its script and passes only the names of the mod
 jobs therefore saves the same models, byte for byte, as its commands run one by one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -147,8 +145,8 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
     if todo:
         shown = [task for task in runs if task in todo or statuses[task.id] == "finished"]
         lost = "its process died again and again (out of memory?)"
-        with Board(name, shown, min(launcher.at_once(), len(todo)), board):
-            launcher.run(do_run, todo, nothing, lambda task: task.save(status="failed", error=lost))
+        with Board(name, shown, min(launcher.at_once(), len(todo)), board) as progress:
+            launcher.run(do_run, todo, progress.look, lambda task: task.save(status="failed", error=lost))
 
 
 def identify(

@@ -1,7 +1,5 @@
 """Significance of differences: standard paired tests over seeds and over test rows."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

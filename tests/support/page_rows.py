@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from compression.experiments.report import render_page
-from compression.experiments.report.pivot import pivots
+from compression.experiments.report import Report
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, TableLayout
-from compression.experiments.report.results import group_rows
 
 SIZES = {"ffn": 100_000, "rnn": 1_000_000}
 SCORES = {("ffn", "labels"): 0.7, ("ffn", "teacher"): 0.8, ("rnn", "labels"): 0.75, ("rnn", "teacher"): 0.9}
@@ -53,4 +51,4 @@ def row(own: dict[str, Any], seed: int, split: str, score: float) -> dict[str, A
 
 
 def page(record: ExperimentRecord, rows: list[dict[str, Any]]) -> str:
-    return render_page(record, rows, group_rows(rows), pivots(rows, record))
+    return Report(rows, record).page()

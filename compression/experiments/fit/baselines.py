@@ -1,7 +1,5 @@
 """Baselines that a fit is compared with: the linear model of its teacher, and fastText if its program is installed."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess
@@ -12,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from common.data.split import Split, load_split
-from common.data.tasks import Task
 from common.progress import say
 from common.stopping import at_once
 from common.teachers.linear import counts_parts
@@ -68,37 +65,27 @@ def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, floa
     task, program = stages.task, shutil.which("fasttext")
     if program is None or not task.kind.has_classes:
         return {}, ""
-    left = max(5.0, 0.5 * stages.clock.left)
+    left, seed, several = max(5.0, 0.5 * stages.clock.left), stages.settings.seed, task.kind.independent
+    labels = map(np.flatnonzero, train.labels) if several else train.labels[:, None]
+    names = ["".join(f"__label__{label} " for label in row) for row in labels]
+    lines = [f"{name}{text}\n" for name, text in zip(names, _joined(train), strict=True)]
+    random.Random(seed).shuffle(lines)
+    chosen = np.full((len(test), len(task.labels)), -0.5, np.float32)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = [f"{names}{text}\n" for names, text in zip(_fasttext_labels(train), _joined(train), strict=True)]
-        random.Random(stages.settings.seed).shuffle(lines)
         (folder / "train.txt").write_text("".join(lines), encoding="utf-8")
+        (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(test)), encoding="utf-8")
         command = [program, "supervised", "-input", "train.txt", "-output", "model", *_FASTTEXT]
-        command += ["-seed", str(stages.settings.seed % 2**31), *(["-loss", "ova"] if task.kind.independent else [])]
+        command += ["-seed", str(seed % 2**31), *(["-loss", "ova"] if several else [])]
         subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=left)
-        metrics = _fasttext_score(program, task, folder, test)
-        return metrics, f"25 epochs, bigrams; {(folder / 'model.bin').stat().st_size:,} bytes"
-
-
-def _fasttext_score(program: str, task: Task, folder: Path, split: Split) -> dict[str, float]:
-    """Return the metrics of the model in the folder. Raises ValueError if it does not answer every text."""
-    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in _joined(split)), encoding="utf-8")
-    command = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if task.kind.independent else [])]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True)
-    answers = [[int(word.removeprefix("__label__")) for word in line.split()] for line in answer.stdout.splitlines()]
-    if len(answers) != len(split):
+        command = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if several else [])]
+        answers = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout.splitlines()
+        size = (folder / "model.bin").stat().st_size
+    if len(answers) != len(test):
         raise ValueError("a text has no answer")
-    chosen = np.full((len(split), len(task.labels)), -0.5, np.float32)
-    for row, classes in enumerate(answers):
-        chosen[row, classes] = 0.5
-    return score(task, split.labels, chosen)
-
-
-def _fasttext_labels(split: Split) -> list[str]:
-    """Return the labels of each row in fastText's format, as the beginning of an input line."""
-    rows = map(np.flatnonzero, split.labels) if split.kind.independent else split.labels[:, None]
-    return ["".join(f"__label__{label} " for label in row) for row in rows]
+    for row, answer in enumerate(answers):
+        chosen[row, [int(word.removeprefix("__label__")) for word in answer.split()]] = 0.5
+    return score(task, test.labels, chosen), f"25 epochs, bigrams; {size:,} bytes"
 
 
 def _joined(split: Split) -> list[str]:

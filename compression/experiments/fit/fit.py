@@ -3,8 +3,6 @@
 This module imports no heavy library, so the result of a finished fit is shown at once.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from common.data.readers.any_table import file_identity
@@ -12,10 +10,11 @@ from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars, side_task
 from common.stopping import at_once
-from common.store.files import check_output, file_sha256
+from common.store.files import check_output, file_sha256, read_json
 from common.store.locks import only_one
 from compression.experiments.fit import state
 from compression.experiments.fit.contents.read import read_contents
+from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult, Packed, write_output
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
@@ -53,15 +52,19 @@ def fit(settings: FitSettings) -> FitResult:
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
-        if result is None:
-            result = _run(settings, folder, kept)
+        if is_new := result is None:
+            time_used = Clock(folder, settings.seconds)
+            with time_used.running():
+                with at_once():
+                    contents = None if state.OPENING in kept.values else read_contents(settings)
+                from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
+
+                result = run_fit(settings, contents, folder, kept, time_used)
         else:
             say(f"{settings.experiment}: up to date")
-            if not (settings.paths.root / result.report).exists():
-                from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
-
-                with side_task("the report"):
-                    write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
+        if is_new or not (settings.paths.root / result.report).exists():
+            with side_task("the report"):
+                write_fit_report(folder, read_results(folder / RESULTS_FILE), read_record(folder), result)
         for size in result.sizes:
             write_output(settings.paths.root / size.packed, settings.output_of(size.max_bytes))
         return _located(result, settings)
@@ -76,19 +79,14 @@ def plan_fit(settings: FitSettings) -> dict[str, object]:
     return describe_plan(settings, contents)
 
 
-def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
-    time_used = Clock(folder, settings.seconds)
-    with time_used.running():
-        with at_once():
-            contents = None if state.OPENING in kept.values else read_contents(settings)
-        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
-
-        return run_fit(settings, contents, folder, kept, time_used)
-
-
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
-    for name in state.models_in(folder):
+    try:
+        words = [name.partition(" ") for name in read_json(folder / state.FILE)]
+    except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
+        words = []
+    decided = (model for kind, _, model in words if kind in (state.TRAINED, state.PACKED))
+    for name in (*state.TEACHERS, *decided):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
     for file in (state.FILE, state.CLOCK_FILE):
         (folder / file).unlink(missing_ok=True)
@@ -122,21 +120,11 @@ def _is_there(size: Packed, settings: FitSettings) -> bool:
 
 def _located(result: FitResult, settings: FitSettings) -> FitResult:
     """Return a result with the paths of this command's workspace and of its --output."""
-    root = settings.paths.root
-    sizes = [
-        size.model_copy(
-            update={
-                "packed": str(root / size.packed),
-                "output": str(settings.output_of(size.max_bytes) or root / size.packed),
-            }
-        )
-        for size in result.sizes
-    ]
-    return result.model_copy(
-        update={
-            "sizes": tuple(sizes),
-            "report": str(root / result.report),
-            "scores_of": result.scores_of and str(root / result.scores_of),
-            "file": str(settings.file),
-        }
-    )
+    root, sizes = settings.paths.root, []
+    for size in result.sizes:
+        packed = root / size.packed
+        output = settings.output_of(size.max_bytes) or packed
+        sizes.append(size.model_copy(update={"packed": str(packed), "output": str(output)}))
+    scores_of = result.scores_of and str(root / result.scores_of)
+    paths = {"report": str(root / result.report), "scores_of": scores_of, "file": str(settings.file)}
+    return result.model_copy(update={"sizes": tuple(sizes), **paths})

@@ -3,96 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from common.data.split import Split
-from common.data.tasks import Task
-from common.kinds.multilabel import JOINED_BY
 from compression.analysis.pictures import COLOURS, svg_markup
-from compression.evaluation.label_scores import label_scores
-from compression.evaluation.predictions import Predictions
-from compression.experiments.fit.evidence import evidence
-from compression.experiments.fit.result import Analysis, Answered, FitResult, Mistake
+from compression.experiments.fit.result import Analysis, FitResult
 from compression.experiments.report import Extension, write_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
-from compression.experiments.report.table import Head, Line, Table, number_entry, text_entry
-from compression.inference.classifier import Classifier
+from compression.experiments.report.table import Table, number_column, table_of, text_column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MISTAKES = 20
-_LETTERS = 200
-"""Letters of a text that are shown."""
 _LABELS = 20
 """Labels that a confusion matrix shows."""
-_THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95)
-
-
-def analyse(task: Task, split: Split, predictions: Predictions, model: Classifier) -> Analysis:
-    """Return the analysis of a model's predictions for a split's rows."""
-    from sklearn.metrics import confusion_matrix
-
-    rows = np.flatnonzero(predictions.labelled)
-    if task.kind.by_word or task.kind.always_pairs or not len(rows):
-        return Analysis()
-    labels, choices = predictions.labels[rows], predictions.choices[rows]
-    if predictions.probabilities is None:
-        errors = np.abs(labels - choices)
-        return Analysis(mistakes=_mistakes(task, split, predictions, rows[np.argsort(-errors, kind="stable")]))
-    words = evidence(model, list(zip(*split.sentences(), strict=True)))
-    per_label = [
-        one.model_copy(update={"words": words.get(one.label, ())}) for one in label_scores(task, labels, choices)
-    ]
-    indices = np.arange(len(task.labels))
-    counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
-    probabilities, right = predictions.probabilities[rows], predictions.right[rows]
-    order = np.argsort(-probabilities, kind="stable")
-    return Analysis(
-        per_label=tuple(per_label),
-        confusion={
-            label: {answer: count for answer, count in zip(task.labels, row, strict=True) if count}
-            for label, row in zip(task.labels, counts, strict=bool(counts))
-        },
-        mistakes=_mistakes(task, split, predictions, rows[order[~right[order]]]),
-        answered=tuple(answered_from(threshold, predictions) for threshold in _THRESHOLDS),
-    )
-
-
-def answered_from(threshold: float, predictions: Predictions) -> Answered:
-    """Return what answering the labelled rows from a probability on gives. predictions: with probabilities."""
-    right = predictions.right[predictions.labelled]
-    kept = predictions.probabilities[predictions.labelled] >= threshold
-    accuracy = float(right[kept].mean()) if kept.any() else None
-    return Answered(probability=threshold, share=float(kept.mean()), accuracy=accuracy)
-
-
-def _mistakes(task: Task, split: Split, predictions: Predictions, rows: np.ndarray) -> tuple[Mistake, ...]:
-    """Return the first of the rows as mistakes. rows: int64 [m], the worst first."""
-
-    def words(answer: Any) -> str:
-        if task.kind.is_scaled:
-            return f"{answer:.4g}"
-        return JOINED_BY.join(task.labels[i] for i in (np.flatnonzero(answer) if task.kind.independent else [answer]))
-
-    return tuple(
-        Mistake(
-            row=int(row),
-            text=_shortened(" / ".join(column[row] for column in split.sentences())),
-            label=words(predictions.labels[row]),
-            answer=words(predictions.choices[row]),
-            probability=None if predictions.probabilities is None else float(predictions.probabilities[row]),
-        )
-        for row in rows[:_MISTAKES]
-    )
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
 
 
 def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, result: FitResult) -> None:
@@ -100,13 +24,17 @@ def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, re
     from markupsafe import Markup
 
     labels, tried = labels_table(result.analysis), _tried_table(result)
+    scored = [(f"{size.bytes:,} bytes: {size.student}", size.metrics) for size in result.sizes]
+    scored += [(f"{one.name} ({one.details})", one.metrics) for one in result.baselines if one.metrics]
+    other = result.seconds - sum(result.stages.values())
+    stages = {**result.stages, "reading, checks and the rest": max(0.0, other)}
     context = {
         "result": result,
-        "scores": _score_bars(result),
+        "scores": [(name, metrics[result.metric], f"{100 * metrics[result.metric]:.1f}") for name, metrics in scored],
         "curve": Markup(svg_markup(_draw_curve(result), "curve-", {})) if len(result.sizes) > 1 else "",
         "per_label": labels,
         "confusion": _confused(result.analysis.confusion),
-        "times": _time_bars(result),
+        "times": [(name, seconds / result.seconds, f"{seconds:.0f} s") for name, seconds in stages.items()],
         "tried": tried,
     }
     template = Path(__file__).parent / "fit.html.j2"
@@ -115,55 +43,30 @@ def write_fit_report(folder: Path, rows: list[Row], record: ExperimentRecord, re
 
 def labels_table(analysis: Analysis) -> Table:
     """Return a table of each label's scores, rows and words, the lowest F1 first; no lines for numbers."""
-    names = ("Label", "Precision, %", "Recall, %", "F1, %", "Rows", "Words for it")
-    lines = [
-        Line(
-            [
-                text_entry(one.label),
-                number_entry(one.precision, ".1%"),
-                number_entry(one.recall, ".1%"),
-                number_entry(one.f1, ".1%"),
-                number_entry(one.rows),
-                text_entry(", ".join(one.words)),
-            ]
-        )
-        for one in sorted(analysis.per_label, key=lambda label: label.f1)
+    columns = [
+        text_column("Label", lambda one: one.label),
+        number_column("Precision, %", lambda one: one.precision, ".1%"),
+        number_column("Recall, %", lambda one: one.recall, ".1%"),
+        number_column("F1, %", lambda one: one.f1, ".1%"),
+        number_column("Rows", lambda one: one.rows),
+        text_column("Words for it", lambda one: ", ".join(one.words)),
     ]
-    return Table("Labels of the test rows", [Head((name,), name not in (names[0], names[-1])) for name in names], lines)
+    return table_of("Labels of the test rows", columns, sorted(analysis.per_label, key=lambda label: label.f1))
 
 
 def _tried_table(result: FitResult) -> Table:
-    names = ("Student", "Bytes, about", "Epochs", f"{result.score_name} × 100, validation", "Seconds", "Note")
     packed = {size.model for size in result.sizes}
-    lines = [
-        Line(
-            [
-                text_entry(one.in_words),
-                number_entry(one.candidate.bytes),
-                number_entry(one.epochs),
-                number_entry(one.score, ".1f", 0.01),
-                number_entry(one.seconds, ".1f"),
-                text_entry(one.note),
-            ],
-            "best" if f"{one.model}-packed" in packed else "",
-        )
-        for one in result.tried
+    columns = [
+        text_column("Student", lambda one: one.in_words),
+        number_column("Bytes, about", lambda one: one.candidate.bytes),
+        number_column("Epochs", lambda one: one.epochs),
+        number_column(f"{result.score_name} × 100, validation", lambda one: one.score, ".1f", 0.01),
+        number_column("Seconds", lambda one: one.seconds, ".1f"),
+        text_column("Note", lambda one: one.note),
     ]
-    return Table("Students that were tried", [Head((name,), name not in ("Student", "Note")) for name in names], lines)
-
-
-def _score_bars(result: FitResult) -> list[tuple[str, float, str]]:
-    """Return name, share of the longest bar and text of a bar for each size and each baseline."""
-    scores = [(f"{size.bytes:,} bytes: {size.student}", size.metrics) for size in result.sizes]
-    scores += [(f"{one.name} ({one.details})", one.metrics) for one in result.baselines if one.metrics]
-    return [(name, metrics[result.metric], f"{100 * metrics[result.metric]:.1f}") for name, metrics in scores]
-
-
-def _time_bars(result: FitResult) -> list[tuple[str, float, str]]:
-    """Return name, share of the time and text of a bar for each stage."""
-    other = result.seconds - sum(result.stages.values())
-    stages = {**result.stages, "reading, checks and the rest": max(0.0, other)}
-    return [(name, seconds / result.seconds, f"{seconds:.0f} s") for name, seconds in stages.items()]
+    return table_of(
+        "Students that were tried", columns, result.tried, lambda one: "best" * (f"{one.model}-packed" in packed)
+    )
 
 
 def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tuple[str, int, float]]]]:

@@ -1,7 +1,5 @@
 """The result of a fit, as text and as JSON."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path
@@ -46,8 +44,8 @@ class Packed(Settings):
     """Share of the test rows that the packed file answers, and the accuracy on these; None without --reject."""
     packed: str
     """The packed file in the workspace."""
-    output: str
-    """Path of the packed file given by --output, or the one in the workspace."""
+    output: str = ""
+    """Path of the packed file given by --output, or the one in the workspace; fit.json has none."""
     bytes: int
     sha256: str
 
@@ -75,7 +73,19 @@ class Analysis(Settings):
     answered: tuple[Answered, ...] = ()
 
 
-class FitResult(Settings):
+class Opening(Settings):
+    """Contents of the user's file, as known before the first stage."""
+
+    task: str
+    """Contents of the file, in words."""
+    notes: tuple[str, ...]
+    texts: tuple[str, ...]
+    """Columns of texts."""
+    agreement: bool = False
+    """Whether the labels of the test rows are the answers of a teacher."""
+
+
+class FitResult(Opening):
     """Result of a fit: the contents of the file, the students tried, and the packed files.
 
     In fit.json, paths in the workspace are relative to it.
@@ -84,9 +94,6 @@ class FitResult(Settings):
     name: str
     """Name of the experiment and of the task in the workspace."""
     file: str
-    task: str
-    """Contents of the file, in words."""
-    notes: tuple[str, ...]
     teacher: str
     """Description of the teacher's work, or the reason for no teacher."""
     stages: dict[str, float]
@@ -97,8 +104,6 @@ class FitResult(Settings):
     chosen: int
     """Place in `sizes` of the recommended one."""
     metric: str
-    agreement: bool = False
-    """Whether the labels of the test rows are the answers of a teacher."""
     rows: dict[str, int]
     """Split -> rows."""
     majority: float | None
@@ -110,8 +115,6 @@ class FitResult(Settings):
     """Seconds taken by the whole fit."""
     minutes: float
     report: str
-    texts: tuple[str, ...]
-    """Columns of texts."""
     example: tuple[str, ...]
     """A row to try the packed file with."""
     scores_of: str | None = None
@@ -207,20 +210,17 @@ class FitResult(Settings):
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
     def _in_words(self, size: Packed) -> str:
-        score, interval = size.metrics[self.metric], ""
+        score, interval, rejects = size.metrics[self.metric], "", ""
+        if answered := size.at_threshold:
+            right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
+            rejects = f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
         if self.metric == "accuracy":
             low, high = wilson(score, self.rows["test"])
             interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
         return (
             f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
-            f"{interval}, on validation {_percent(size.validation)}.{self._answered_in_words(size.at_threshold)}"
+            f"{interval}, on validation {_percent(size.validation)}.{rejects}"
         )
-
-    def _answered_in_words(self, answered: Answered | None) -> str:
-        if answered is None:
-            return ""
-        right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
-        return f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
 
     def text(self) -> str:
         """Return the result for a terminal; the report has the students that were tried."""

@@ -1,7 +1,5 @@
 """Run of a fit: splits, teachers, students, the packed file, its scores, baselines and report, in this order."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from pathlib import Path
@@ -9,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from common.config import Settings
 from common.data.prepare import make_splits
 from common.data.readers.label_cells import label_counts, without_labels
 from common.data.readers.tables import read_source
-from common.data.split import Split, count_rows, load_split
+from common.data.split import count_rows, load_split
 from common.data.tasks import load_task
 from common.devices import threads
 from common.kinds.registry import ANSWERS, KINDS, MULTILABEL, TAGS
@@ -27,11 +24,11 @@ from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.packed import load_packed
 from compression.evaluation.predictions import find_scores, read_predictions
 from compression.experiments.commands import example
-from compression.experiments.fit.answers import ANSWERS_FILE, save_answers
+from compression.experiments.fit.analysis import analyse, answered_from
 from compression.experiments.fit.baselines import score_baselines
+from compression.experiments.fit.contents.answers import ANSWERS_FILE, save_answers
 from compression.experiments.fit.contents.detect import FileContents
-from compression.experiments.fit.page import analyse, answered_from, write_fit_report
-from compression.experiments.fit.result import Analysis, FitResult, Packed, write_output
+from compression.experiments.fit.result import Analysis, FitResult, Opening, Packed, write_output
 from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
@@ -51,17 +48,6 @@ _END_SHARE = 0.15
 """Share of the time that packing, scores, baselines and the report have, if it is more than the next two."""
 _SIZE_SECONDS, _REPORT_SECONDS = 4.0, 4.0
 """Seconds for packing and scores of each size, and for baselines and the report, on an idle machine."""
-
-
-class Opening(Settings):
-    """Contents of the file, as known before the first stage."""
-
-    task: str
-    """Contents of the file, in words."""
-    notes: tuple[str, ...]
-    texts: tuple[str, ...]
-    agreement: bool = False
-    """Whether the labels are the answers of a teacher."""
 
 
 def describe_plan(settings: FitSettings, contents: FileContents) -> dict[str, Any]:
@@ -111,8 +97,6 @@ def run_fit(
     write_results(folder / RESULTS_FILE, rows)
     result = result.model_copy(update={"seconds": round(clock.used, 1)})
     state.save("result", result)
-    with side_task("the report"):
-        write_fit_report(folder, rows, experiment, result)
     return result
 
 
@@ -181,12 +165,6 @@ def in_words(contents: FileContents) -> str:
     return f"{texts}, {number}{len(contents.labels)} labels ({contents.label}: {shown})"
 
 
-def majority_share(split: Split) -> float:
-    """Return the share of the most frequent label among the labelled rows."""
-    labels = split.labels[split.labelled]
-    return float(np.unique(labels, return_counts=True)[1].max() / len(labels))
-
-
 def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], FitResult]:
     settings, task, clock, state = stages.settings, stages.task, stages.clock, stages.state
     paths = settings.paths
@@ -222,7 +200,6 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
                 metrics=rows[-1]["metrics"],
                 at_threshold=at_threshold,
                 packed=paths.relative(packed),
-                output=paths.relative(packed),
                 bytes=packed.stat().st_size,
                 sha256=file_sha256(packed),
             )
@@ -232,31 +209,29 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     baselines = state.decide("baselines", tuple[Baseline, ...], lambda: score_baselines(stages, train))
     chosen = sizes.index(min(tolerable, key=lambda size: size.bytes))
     test = load_split(paths, task, "test")
+    labels = test.labels[test.labelled]
     analysis = Analysis()
     with side_task("the analysis of the answers"):
         row = next(row for row in rows if row["model"] == sizes[chosen].model)
         model = load_classifier(paths, str(paths.packed(task.name, row["model"])), task.argument, cpu=True)
         analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row), model)
     result = FitResult(
+        **{**dict(opening), "agreement": opening.agreement and not settings.test},
         name=settings.experiment,
         file=paths.relative(settings.file),
-        task=opening.task,
-        notes=opening.notes,
         teacher=taught.why,
         stages=stages.done.seconds,
         tried=tuple(tried),
         sizes=tuple(sizes),
         chosen=chosen,
         metric=task.all_metrics[0],
-        agreement=opening.agreement and not settings.test,
         rows={name: count_rows(paths.split(task.name, name)) for name in task.splits},
-        majority=majority_share(test) if task.kind.one_class else None,
+        majority=float(np.bincount(labels).max() / len(labels)) if task.kind.one_class else None,
         baselines=baselines,
         analysis=analysis,
         seconds=round(clock.used, 1),
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),
-        texts=opening.texts,
         example=example(paths, task),
         scores_of=None if task.labels else paths.relative(folder / TASK_FILE),
     )

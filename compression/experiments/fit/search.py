@@ -5,8 +5,6 @@ looked at before each training: it gets the epochs that fit into a share of the 
 before it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ from common.errors import UserError
 from common.progress import say
 from common.stopping import OutOfTime
 from common.training.metrics import main_score
-from compression.distillation.distill import Distill
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import PACKED, TRAINED, VARIANTS
 from compression.experiments.fit.students import VARIATIONS, Candidate, Trained, candidates, varied
@@ -202,7 +199,7 @@ class Search:
         limit = None if must else min(1, _OVER * share) * self.left + 1
         began = time.perf_counter()
         try:
-            completed = self.stages.train("students", "compress", limit, Distill.of, flags)
+            completed = self.stages.train("students", "compress", limit, flags)
         except UserError as error:
             say(f"{name}: {error}")
             self.error = error
@@ -269,7 +266,7 @@ class Search:
                 rows = {"generate_loss": ("validation",), "model_name": self.taught.teacher}
                 self.stages.run("students", "preprocess", seconds, **rows)
             limit = self.packed - self.clock.used - packed.seconds
-            if self.stages.train("students", "compress", limit, Distill.of, flags) is not None:
+            if self.stages.train("students", "compress", limit, flags) is not None:
                 raise OutOfTime
             return packed.model_copy(update={"model": name, "refit": True})
 

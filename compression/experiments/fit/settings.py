@@ -1,7 +1,7 @@
 """Settings of `experiment.py fit`."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pydantic
 
@@ -17,8 +17,6 @@ from compression.experiments.report.record import described
 
 _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
-_PATHS = ("encoder",)
-"""Settings that may be paths of files that the experiment does not compare."""
 _NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
 _COMPARED = {"test", "teacher_file", "other"}
@@ -95,7 +93,7 @@ class FitFlags(WorkspaceSettings):
     """Start over, even if the experiment is finished or was stopped."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> "FitFlags":
+    def _check(self) -> Self:
         if not self.max_bytes or len(set(self.max_bytes)) != len(self.max_bytes):
             raise ValueError("--max-bytes takes one size, or several different ones")
         if len(self.max_bytes) > 1 and self.output and "{size}" not in self.output.name:
@@ -163,9 +161,8 @@ class FitSettings(FitFlags):
     def meaning(self) -> dict[str, object]:
         """Return the settings that change the result, in the form of flags."""
         meaning = self.model_dump(mode="json", exclude=_NOT_COMPARED, exclude_defaults=True)
-        for name in _PATHS:
-            if Path(meaning.get(name, ".nothing")).exists():
-                meaning[name] = self.paths.relative(meaning[name])
+        if "encoder" in meaning and Path(self.encoder).exists():
+            meaning["encoder"] = self.paths.relative(self.encoder)
         for name in _COMPARED & meaning.keys():
             meaning[name] = Path(meaning[name]).name
         return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
@@ -173,8 +170,9 @@ class FitSettings(FitFlags):
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""
         meaning = self.meaning()
-        whole = [f"{name}={meaning.pop(name)}" for name in _PATHS if name in meaning]  # two may have the same file name
-        return described(" ".join([f"fit {self.file.name}", *whole]), meaning)
+        # An encoder's whole path: two may have the same file name.
+        encoder = f" encoder={meaning.pop('encoder')}" if "encoder" in meaning else ""
+        return described(f"fit {self.file.name}{encoder}", meaning)
 
 
 def of_file(flags: FitFlags, file: str) -> FitSettings:

@@ -1,21 +1,18 @@
 """The stages of a fit as ordinary jobs, each with a time limit."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import Any
 
 from common.config import Settings
 from common.data.tasks import Task
 from common.progress import quietly
 from common.stopping import OutOfTime, time_limit
-from common.store.step import Step
-from common.teachers.finetune import finetune
+from common.teachers.finetune import finetune, step_of
 from common.training.loop import STATE_FILE, epochs_done
 from compression.augmentation.preprocess import preprocess
+from compression.distillation.distill import Distill
 from compression.evaluation.evaluate import evaluate
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.fit.state import Clock, State
@@ -23,6 +20,8 @@ from compression.experiments.jobs import Job
 from compression.shrinking.chain import compress
 
 FUNCTIONS = {"preprocess": preprocess, "finetune": finetune, "compress": compress, "evaluate": evaluate}
+_STEPS = {"finetune": step_of, "compress": Distill.of}
+"""Kind of job -> function from its settings to the step that trains."""
 _COMMON = ("task", "workspace", "cpu", "seed", "loadbar")
 
 
@@ -68,22 +67,20 @@ class Stages:
             total = round(done.seconds.get(stage, 0.0) + time.perf_counter() - started, 2)
             self.state.save("stages", Done(jobs=jobs, seconds={**done.seconds, stage: total}))
 
-    def train(
-        self, stage: str, kind: str, limit: float | None, step_of: Callable[[Any], Step], flags: dict[str, Any]
-    ) -> int | None:
+    def train(self, stage: str, kind: str, limit: float | None, flags: dict[str, Any]) -> int | None:
         """Run a training; one that takes longer than `limit` seconds ends with the best of its complete epochs.
 
-        step_of: settings of this kind of job -> the step that trains. Returns the number of complete epochs of a
-        training that was stopped, with 0 there is no model; None if it was not stopped.
+        Returns the number of complete epochs of a training that was stopped, with 0 there is no model; None if it was
+        not stopped.
         """
         try:
             self.run(stage, kind, limit, **flags)
             return None
         except OutOfTime:
-            store, stopped = self.settings.paths, step_of(self.job(kind, flags).settings())
+            store, stopped = self.settings.paths, _STEPS[kind](self.job(kind, flags).settings())
         epochs = epochs_done(store.unfinished(stopped) / STATE_FILE)
         if epochs:
             flags = {**flags, "stop_after": epochs}
-            store.continue_as(stopped, step_of(self.job(kind, flags).settings()))
+            store.continue_as(stopped, _STEPS[kind](self.job(kind, flags).settings()))
             self.run(stage, kind, None, **flags)
         return epochs

@@ -1,7 +1,5 @@
 """What a fit saves for a resumed run: its decisions, and the time used by all attempts."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -64,15 +62,6 @@ class State:
         """Save a value, in place of the one saved before."""
         self.values[name] = to_jsonable_python(value)
         write_json(self.file, self.values)
-
-
-def models_in(folder: Path) -> list[str]:
-    """Return the names of the models that the decisions in an experiment's folder are about, and the teachers'."""
-    try:
-        words = [name.partition(" ") for name in read_json(folder / FILE)]
-    except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
-        words = []
-    return [*TEACHERS, *dict.fromkeys(model for kind, _, model in words if kind in (TRAINED, PACKED))]
 
 
 class Clock:

@@ -1,10 +1,10 @@
 """The students of a fit: the kinds that are tried, their sizes before anything is trained, and their variations."""
 
-from __future__ import annotations
-
-import itertools
+import bisect
 import math
 from typing import Any
+
+import numpy as np
 
 from common.config import Settings
 from common.data.tasks import Task
@@ -174,11 +174,8 @@ def sized(task: Task, student: str, flags: dict[str, Any], max_bytes: int) -> Ca
 
     if size(_FEWEST_TOKENS) > _FILLED * max_bytes:
         return None
-    low, high = _FEWEST_TOKENS, _MOST_TOKENS
-    while low < high:  # binary search for the largest that fits
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(middle) <= _FILLED * max_bytes else (low, middle - 1)
-    return Candidate(student=student, flags={**flags, "vocab_size": low}, bytes=round(size(low)))
+    tokens = bisect.bisect(range(_MOST_TOKENS), _FILLED * max_bytes, lo=_FEWEST_TOKENS, key=lambda n: size(n + 1))
+    return Candidate(student=student, flags={**flags, "vocab_size": tokens}, bytes=round(size(tokens)))
 
 
 def packed_bytes(task: Task, flags: dict[str, Any]) -> float:
@@ -194,10 +191,5 @@ def packed_bytes(task: Task, flags: dict[str, Any]) -> float:
 
 def widths(max_bytes: int) -> tuple[int, ...]:
     """Return widths of embedding, encoder and classifier for a size, interpolated between those of `_WIDTHS`."""
-    place = min(max(math.log(max_bytes), math.log(_WIDTHS[0][0])), math.log(_WIDTHS[-1][0]))
-    low, high = next(pair for pair in itertools.pairwise(_WIDTHS) if place <= math.log(pair[1][0]))
-    share = (place - math.log(low[0])) / math.log(high[0] / low[0])
-    return tuple(
-        max(4, 4 * round(math.exp((1 - share) * math.log(small) + share * math.log(large)) / 4))
-        for small, large in zip(low[1:], high[1:], strict=True)
-    )
+    sizes, *columns = np.log(_WIDTHS).T
+    return tuple(max(4, 4 * round(math.exp(np.interp(math.log(max_bytes), sizes, of)) / 4)) for of in columns)

@@ -3,8 +3,6 @@
 This module imports no heavy library, so that errors in the user's file are reported at once.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from common.data.overlap import FEW_WORDS, whole_rows
-from common.data.readers.label_cells import (
-    Row,
-    labels_of,
-)
+from common.data.readers.label_cells import Row, labels_of
 from common.data.tasks import Task, load_task
 from common.data.text import near_key
 from common.kinds.iob import as_iob
@@ -26,10 +21,7 @@ from common.kinds.registry import ANSWERS, LABELS, MULTILABEL, TAGS
 from common.seeds import derive
 from common.store.files import whole_file, write_json, write_text
 from compression.evaluation.label_scores import METRICS_OF_LABELS
-from compression.experiments.fit.contents.by_word import (
-    as_squad,
-    some_unanswerable,
-)
+from compression.experiments.fit.contents.by_word import as_squad, some_unanswerable
 from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents
 
 TASK_FILE = "task.yaml"
@@ -87,32 +79,28 @@ def write_task(
     labelled = sum(row[-1] is not None for row in contents.values) if whole is None else whole
     sentences = {} if whole is None else {"whole_sentences": True}
     columns = {f"sentence{number}": column for number, column in enumerate(contents.texts, 1)}
-    columns["label"] = contents.label
     suffix = {TAGS.name: ".conll", ANSWERS.name: ".json"}.get(contents.kind, ".parquet")
-    files = {"all": f"rows{suffix}"}
-    if contents.others:
-        for split, rows in zip(("unlabelled", "other"), contents.others, strict=True):
-            files[split] = f"{split}{suffix}"
-            _write_rows(folder / files[split], contents, rows)
-    task: dict[str, object] = {
+    splits = {"all": contents.values, **dict(zip(("unlabelled", "other"), contents.others or (), strict=False))}
+    if contents.test is not None:
+        splits["test"] = contents.test
+    files = {split: f"{'rows' if split == 'all' else split}{suffix}" for split in splits}
+    for split, rows in splits.items():
+        _write_rows(folder / files[split], contents, rows)
+    task = {
         "name": name,
         "kind": contents.kind,
-        **({"range": list(contents.range)} if contents.range else {}),
-        **({"labels": list(contents.labels)} if contents.labels else {}),
-        **({"metrics": list(METRICS_OF_LABELS)} if contents.kind == LABELS.name else {}),
-        **({"unanswerable": True} if contents.kind == ANSWERS.name and some_unanswerable(contents.values) else {}),
-        **({"columns": columns} if suffix == ".parquet" else {}),
+        "range": list(contents.range or ()),
+        "labels": list(contents.labels),
+        "metrics": list(METRICS_OF_LABELS) if contents.kind == LABELS.name else None,
+        "unanswerable": contents.kind == ANSWERS.name and some_unanswerable(contents.values),
+        "columns": {**columns, "label": contents.label} if suffix == ".parquet" else None,
         "source": {"files": files},
         "validation": {"rows": number_to_hold_out(labelled, MOST_VALIDATION), **sentences},
-        **({"symmetric": True} if symmetric else {}),
+        "symmetric": symmetric,
+        "test": None if "test" in splits else {"rows": number_to_hold_out(labelled, MOST_TEST), **sentences},
     }
-    _write_rows(folder / files["all"], contents, contents.values)
-    if contents.test is None:
-        task["test"] = {"rows": number_to_hold_out(labelled, MOST_TEST), **sentences}
-    else:
-        files["test"] = f"test{suffix}"
-        _write_rows(folder / files["test"], contents, contents.test)
-    write_text(folder / TASK_FILE, yaml.safe_dump(task, allow_unicode=True, sort_keys=False))
+    text = yaml.safe_dump({key: value for key, value in task.items() if value}, allow_unicode=True, sort_keys=False)
+    write_text(folder / TASK_FILE, text)
     return load_task(str(folder / TASK_FILE))
 
 

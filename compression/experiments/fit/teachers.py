@@ -5,11 +5,8 @@ once. The mean of their log-probabilities is often better than an encoder that w
 time, a fine-tuned encoder joins.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -22,12 +19,12 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
-from common.teachers.finetune import backend, step_of
+from common.teachers.finetune import backend
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
-from compression.experiments.fit.answers import ANSWERS_FILE, write_answers
+from compression.experiments.fit.contents.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE, VARIANTS
 from compression.runtime import to_probabilities
@@ -79,6 +76,9 @@ class _Teachers:
         self.logits: dict[str, np.ndarray] = {}
         self.scores: list[str] = []
         """How good they are, in words."""
+        self.best: tuple[str, ...] = ()
+        """Names of those to learn from."""
+        self.best_score = 0.0
 
     def left(self, share: float) -> float:
         """Return the seconds left until a share of the whole time has passed."""
@@ -113,95 +113,83 @@ class _Teachers:
             self.build(FROZEN, arch=settings.encoder, frozen=True, max_tokens=_MAX_TOKENS)
         return seconds
 
-    def choose(self) -> tuple[tuple[str, ...], float]:
-        """Return the names of the best teacher, or of all whose mean is better, and their score; none without any."""
+    def choose(self) -> None:
+        """Choose the best teacher, or all if their mean is better."""
         choices = {(name,): self.score(name) for name in self.logits}
         if len(choices) > 1:
             choices[tuple(self.logits)] = self.score(*self.logits)
-        if not choices:
-            return (), 0.0
-        self.scores.append(f"on train rows that it has not learned from: {_in_words(choices)}")
-        best = max(choices, key=lambda names: choices[names])
-        return best, choices[best]
+        if choices:
+            self.scores.append(f"on train rows that it has not learned from: {_in_words(choices)}")
+            self.best = max(choices, key=lambda names: choices[names])
+            self.best_score = choices[self.best]
 
-    def join_answers(self, best: tuple[str, ...], score: float, agreement: bool) -> tuple[tuple[str, ...], float]:
-        """Return the best teachers and their score if the user's answers, where there are some, may join them."""
-        settings = self.stages.settings
+    def join_answers(self, agreement: bool) -> None:
+        """Let the user's answers join the best teachers, whose mean rows without an answer get.
+
+        Without other teachers, all rows must have an answer. If rows have an answer and a label that is not one, what
+        is best on these is chosen.
+        """
+        settings, task, train, best = self.stages.settings, self.stages.task, self.train, self.best
         file = settings.paths.experiment(settings.experiment) / ANSWERS_FILE
-        both = self.add_answers(file, best) if file.exists() else None
-        if both is None:
-            return best, score
-        joined = (*best, ANSWERS)
-        if not (best and len(both) and not agreement):
-            return joined, score
-        choices = {names: self.score(*names, rows=both) for names in (joined, (ANSWERS,), best)}
-        self.scores.append(f"on the {len(both):,} labelled ones with an answer: {_in_words(choices)}")
-        joined = max(choices, key=lambda names: choices[names])
-        return joined, self.score(*joined)
+        if not file.exists():
+            return
+        logits = read_answers(file, task, train, "train", partial=True)
+        answered = ~np.isnan(logits[:, 0])
+        if not best and not answered.all():
+            return
+        both = np.flatnonzero(answered & train.labelled)
+        if len(both):
+            logits /= np.float32(temperature_of(task, logits[both], train.labels[both]))
+        if best:
+            logits[~answered] = np.mean([self.logits[name] for name in best], axis=0)[~answered]
+        file = file.with_stem(f"{file.stem}-of-train")
+        rows = dict(zip(zip(*train.sentences(), strict=True), logits, strict=True))
+        write_answers(file, task, list(rows), np.stack(list(rows.values())))
+        self.stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=ANSWERS)
+        self.logits[ANSWERS] = load_logits(settings.paths, task, ANSWERS, "train")
+        self.best = (*best, ANSWERS)
+        if best and len(both) and not agreement:
+            choices = {names: self.score(*names, rows=both) for names in (self.best, (ANSWERS,), best)}
+            self.scores.append(f"on the {len(both):,} labelled ones with an answer: {_in_words(choices)}")
+            self.best = max(choices, key=lambda names: choices[names])
+            self.best_score = self.score(*self.best)
 
-    def join_fine_tuned(self, best: tuple[str, ...], score: float, seconds: float) -> tuple[str, ...]:
-        """Return the best teachers, with a fine-tuned encoder if there is time for one and it is not worse.
+    def join_fine_tuned(self, seconds: float) -> None:
+        """Let a fine-tuned encoder join the best teachers if there is time for one and it is not worse.
 
-        score: of the best; seconds: estimated seconds in which the encoder reads train once.
+        seconds: estimated seconds in which the encoder reads train once.
         """
+        settings, task = self.stages.settings, self.stages.task
         epochs = min(_MOST_EPOCHS, int(self.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
-        if epochs < _FEWEST_EPOCHS or not self.fine_tune(epochs, seconds):
-            return best
-        validated = _validation_score(self.stages)
-        joins = not best or validated + 0.5 / np.sqrt(len(self.train)) > score
-        self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
-        return (*best, FINE_TUNED) if joins else best
-
-    def fine_tune(self, epochs: int, seconds: float) -> bool:
-        """Fine-tune the encoder; of one that takes too long, the best epoch is kept. Returns whether there is one.
-
-        seconds: as in `join_fine_tuned`.
-        """
-        settings, always_pairs = self.stages.settings, self.stages.task.kind.always_pairs
+        if epochs < _FEWEST_EPOCHS:
+            return
         flags = {
             "arch": settings.encoder,
             "model_name": FINE_TUNED,
             "max_epochs": epochs,
             "patience": epochs,
-            "max_tokens": _CONTEXT_TOKENS if always_pairs else _MAX_TOKENS,
+            "max_tokens": _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS,
         }
-        try:
-            if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, step_of, flags) == 0:
-                return False
+        try:  # of one that takes too long, the best epoch is kept
+            if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, flags) == 0:
+                return
             self.read_train(FINE_TUNED, seconds=2 * seconds)
         except OutOfTime:
-            return False
+            return
         except UserError as error:
             say(f"{FINE_TUNED}: {error}")
-        return FINE_TUNED in self.logits
+            return
+        history = settings.paths.model(task.name, FINE_TUNED) / "history.jsonl"
+        validated = max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())
+        joins = not self.best or validated + 0.5 / np.sqrt(len(self.train)) > self.best_score
+        self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
+        self.best = (*self.best, FINE_TUNED) if joins else self.best
 
     def read_train(self, name: str, seconds: float = 0.0, **flags: object) -> None:
         """Get a teacher's logits of train. seconds: that it has in any case. Raises OutOfTime."""
         limit = max(seconds, self.left(_STOPPED))
         self.stages.run("teachers", "preprocess", limit, generate_loss=("processed",), model_name=name, **flags)
         self.logits[name] = load_logits(self.stages.settings.paths, self.stages.task, name, "train")
-
-    def add_answers(self, file: Path, others: tuple[str, ...]) -> np.ndarray | None:
-        """Add a file of answers as a teacher; rows without an answer get the mean of other teachers.
-
-        Returns the labelled rows with an answer, int64 [n]; None if there are no other teachers for the rest.
-        """
-        paths, task, train = self.stages.settings.paths, self.stages.task, self.train
-        logits = read_answers(file, task, train, "train", partial=True)
-        answered = ~np.isnan(logits[:, 0])
-        if not others and not answered.all():
-            return None
-        both = np.flatnonzero(answered & train.labelled)
-        if len(both):
-            logits /= np.float32(temperature_of(task, logits[both], train.labels[both]))
-        if others:
-            logits[~answered] = np.mean([self.logits[name] for name in others], axis=0)[~answered]
-        file = file.with_stem(f"{file.stem}-of-train")
-        rows = dict(zip(zip(*train.sentences(), strict=True), logits, strict=True))
-        write_answers(file, task, list(rows), np.stack(list(rows.values())))
-        self.stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=ANSWERS)
-        self.logits[ANSWERS] = load_logits(paths, task, ANSWERS, "train")
-        return both
 
     def read_variants(self, name: str, count: int) -> int:
         """Write variants of each text of train and get a teacher's logits of them.
@@ -242,9 +230,10 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     settings, task = stages.settings, stages.task
     teachers = _Teachers(stages, train)
     seconds = teachers.build_cheap()
-    best, score = teachers.choose()
-    best, score = teachers.join_answers(best, score, agreement)
-    best = teachers.join_fine_tuned(best, score, seconds)
+    teachers.choose()
+    teachers.join_answers(agreement)
+    teachers.join_fine_tuned(seconds)
+    best = teachers.best
     if not best:
         return Taught(teacher=None, why="none: there was no time for one")
     name, variants = teachers.mean_of(best), 0
@@ -306,9 +295,3 @@ def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     began = time.perf_counter()
     encoder.vectors(sample)
     return (time.perf_counter() - began) * len(texts) / len(sample)
-
-
-def _validation_score(stages: Stages) -> float:
-    """Return the best score of the fine-tuned encoder on validation."""
-    history = stages.settings.paths.model(stages.task.name, FINE_TUNED) / "history.jsonl"
-    return max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())

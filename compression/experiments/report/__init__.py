@@ -20,13 +20,7 @@ from common.store.files import write_text
 from compression.analysis.pictures import COLOURS, save_figure, svg_markup
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import TERMINAL_WIDTH, label_tables, metric_heading, models_table, summary
-from compression.experiments.report.pictures import (
-    calibrated_groups,
-    draw_reliability,
-    draw_skylines,
-    panels,
-    point_id,
-)
+from compression.experiments.report.pictures import draw_reliability, draw_skylines, panels, point_id
 from compression.experiments.report.pivot import pivots, terminal_pivot
 from compression.experiments.report.record import ExperimentRecord, settings_lines
 from compression.experiments.report.results import SplitResults, group_rows, grouped, mean
@@ -74,22 +68,17 @@ def write_report(
     there are several tables. rows: as in results.json, of any tasks, splits, stages and seeds; extension: replaces the
     skyline. Raises UserError if there is nothing to report: no rows, no planned table, no labels.
     """
-    tables = pivots(rows, record)
-    if not rows and not tables and not record.labels:
+    report = Report(rows, record, extension)
+    if not rows and not report.tables and not record.labels:
         raise UserError("nothing to report: no model was evaluated")
-    splits = group_rows(rows)
+    texts = {"report.md": report.markdown(), "report.html": report.page(), **_table_files(report.tables)}
     pictures: list[Path] = []
     with side_task("a picture"):
-        if splits and not extension:
-            pictures += save_figure(draw_skylines(splits, record.quote), folder, "skyline", ("png", "pdf"))
-        for number, results in enumerate(splits, 1):
-            if figure := draw_reliability(results):
+        if report.splits and not extension:
+            pictures += save_figure(draw_skylines(report.splits, record.quote), folder, "skyline", ("png", "pdf"))
+        for number, results in enumerate(report.splits, 1):
+            if figure := draw_reliability(results):  # drawn again for the page: a second rendering moves its parts
                 pictures += save_figure(figure, folder, f"reliability-{number}")
-    texts = {
-        "report.md": _markdown(record, splits, tables, extension),
-        "report.html": render_page(record, rows, splits, tables, extension),
-        **_table_files(tables),
-    }
     for name, text in texts.items():
         write_text(folder / name, text)
     return {path.name: path for path in (*pictures, *(folder / name for name in texts))}
@@ -144,89 +133,94 @@ def _section(table: Table, level: str) -> list[str]:
     return [*parts, markdown_list(notes)] if notes else parts
 
 
-def _markdown(
-    record: ExperimentRecord, splits: list[SplitResults], tables: list[Table], extension: Extension | None
-) -> str:
-    parts = [f"# {escape_markdown(record.title)}"]
-    parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
-    parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
-    for table in tables:
-        parts += _section(table, "##")
-    parts += ["![Scores against sizes](skyline.png)"] if splits and not extension else []
-    models = [models_table(results) for results in splits]
-    for table in (*(extension.tables if extension else ()), *label_tables(record), *models):
-        parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
-    for number, results in enumerate(splits, 1):
-        picture = f"![Reliability on {escape_markdown(results.heading)}](reliability-{number}.png)"
-        parts += [picture] if calibrated_groups(results) else []
-    notes = dict.fromkeys(note for table in models for note in table.notes)
-    parts += ["## How to read this", markdown_list(notes)] if splits else []
-    # Four tildes, because nothing in JSON can close such a block.
-    parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]
-    return "\n\n".join(parts) + "\n"
+class Report:
+    """What the files of a report show."""
 
+    def __init__(self, rows: list[Row], record: ExperimentRecord, extension: Extension | None = None) -> None:
+        """rows, extension: see `write_report`."""
+        self.rows, self.record, self.extension = rows, record, extension
+        self.tables = pivots(rows, record)
+        self.labels = label_tables(record)
+        self.splits = group_rows(rows)
+        self.models = list(map(models_table, self.splits))
+        self.diagrams = [_drawn(functools.partial(draw_reliability, results)) for results in self.splits]
 
-def render_page(
-    record: ExperimentRecord,
-    rows: list[Row],
-    splits: list[SplitResults],
-    pivots: list[Table],
-    extension: Extension | None = None,
-) -> str:
-    """Return the page's HTML, deterministically; styles, pictures and scripts are inline. The template escapes text."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+    def markdown(self) -> str:
+        """Return the report in Markdown; pictures are files next to it."""
+        record, splits = self.record, self.splits
+        parts = [f"# {escape_markdown(record.title)}"]
+        parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
+        parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
+        for table in self.tables:
+            parts += _section(table, "##")
+        parts += ["![Scores against sizes](skyline.png)"] if splits and not self.extension else []
+        for table in (*(self.extension.tables if self.extension else ()), *self.labels, *self.models):
+            parts += [f"## {escape_markdown(table.title)}", markdown_table(table)]
+        for number, (results, figure) in enumerate(zip(splits, self.diagrams, strict=True), 1):
+            picture = f"![Reliability on {escape_markdown(results.heading)}](reliability-{number}.png)"
+            parts += [picture] if figure else []
+        notes = dict.fromkeys(note for table in self.models for note in table.notes)
+        parts += ["## How to read this", markdown_list(notes)] if splits else []
+        # Four tildes, because nothing in JSON can close such a block.
+        parts += ["## Settings", "\n".join(["~~~~json", *settings_lines(record), "~~~~"])]
+        return "\n\n".join(parts) + "\n"
 
-    def skyline(results: SplitResults, prefix: str) -> str:
+    def page(self) -> str:
+        """Return the page's HTML; styles, pictures and scripts are inline, and the template escapes text."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+
+        record, extension = self.record, self.extension
+        environment = Environment(
+            loader=FileSystemLoader([_PAGE, *([extension.template.parent] if extension else [])]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.globals["heading_levels"] = heading_levels
+        environment.filters["shown"] = lambda value: (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        )
+        pivots = [table.without("csv") for table in self.tables]
+        return environment.get_template(extension.template.name if extension else "page.html.j2").render(
+            extension.context if extension else {},
+            record=record,
+            css=Markup((_PAGE / "page.css").read_text(encoding="utf-8")),
+            script=Markup((_PAGE / "page.js").read_text(encoding="utf-8")),
+            counts=_counts(record, self.rows),
+            pivots=pivots,
+            groups=[
+                {
+                    "heading": results.heading,
+                    "summary": summary(results),
+                    "table": table,
+                    "skyline": "" if extension else Markup(self._skyline(results, f"s{number}-")),
+                    "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
+                    "columns": figure.axes[0].get_gridspec().ncols if figure else 0,
+                }
+                for number, (results, table, figure) in enumerate(
+                    zip(self.splits, self.models, self.diagrams, strict=True)
+                )
+            ],
+            shapes=_parameter_shapes(self.rows),
+            colours=COLOURS,
+            labels=self.labels,
+            models=_models_table(record, self.rows),
+            quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
+            notes=dict.fromkeys(note for table in (*self.models, *pivots) for note in table.notes),
+        )
+
+    def _skyline(self, results: SplitResults, prefix: str) -> str:
         """Return the skylines of a split as an <svg> element. prefix: prefix of its ids."""
         texts = {
             point_id(number, index): point.description
-            for number, panel in enumerate(panels([results], record.quote))
+            for number, panel in enumerate(panels([results], self.record.quote))
             for index, point in enumerate(panel.points)
         }
-        figure = _drawn(lambda: draw_skylines([results], record.quote))
-        return Markup(svg_markup(figure, prefix, texts) if figure else "")
-
-    environment = Environment(
-        loader=FileSystemLoader([_PAGE, *([extension.template.parent] if extension else [])]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals["heading_levels"] = heading_levels
-    environment.filters["shown"] = lambda value: (
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    )
-    pivots = [table.without("csv") for table in pivots]
-    models = list(map(models_table, splits))
-    diagrams = [_drawn(functools.partial(draw_reliability, results)) for results in splits]
-    return environment.get_template(extension.template.name if extension else "page.html.j2").render(
-        extension.context if extension else {},
-        record=record,
-        css=Markup((_PAGE / "page.css").read_text(encoding="utf-8")),
-        script=Markup((_PAGE / "page.js").read_text(encoding="utf-8")),
-        counts=_counts(record, rows),
-        pivots=pivots,
-        groups=[
-            {
-                "heading": results.heading,
-                "summary": summary(results),
-                "table": table,
-                "skyline": "" if extension else skyline(results, f"s{number}-"),
-                "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
-                "columns": figure.axes[0].get_gridspec().ncols if figure else 0,
-            }
-            for number, (results, table, figure) in enumerate(zip(splits, models, diagrams, strict=True))
-        ],
-        shapes=_parameter_shapes(rows),
-        colours=COLOURS,
-        labels=label_tables(record),
-        models=_models_table(record, rows),
-        quotes=any(head.group == "quoted" for table in pivots for head in table.heads),
-        notes=dict.fromkeys(note for table in (*models, *pivots) for note in table.notes),
-    )
+        figure = _drawn(lambda: draw_skylines([results], self.record.quote))
+        return svg_markup(figure, prefix, texts) if figure else ""
 
 
 def _counts(record: ExperimentRecord, rows: Sequence[Row]) -> dict[str, int]:

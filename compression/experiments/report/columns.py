@@ -3,8 +3,6 @@
 A new measurement is one more record in COLUMNS, and every table and file has it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +25,7 @@ from compression.experiments.report.results import (
     field,
     grouped,
 )
-from compression.experiments.report.table import Entry, Head, Table, Value, number_entry, table_of, text_entry
+from compression.experiments.report.table import Entry, Head, Table, Value, number_column, table_of, text_column
 
 TERMINAL_WIDTH = 110
 SELECTED_ON_TEST = "† These weights were selected on the test split, as in the thesis: their test scores are too high."
@@ -291,17 +289,15 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        columns = [
-            (Head(("Rows",), numeric=False), lambda rows: text_entry(rows.rows)),
-            (Head(("Count",)), lambda rows: number_entry(rows.count)),
-        ]
+        columns = [text_column("Rows", lambda rows: rows.rows), number_column("Count", lambda rows: rows.count)]
         for label in labels:
-            columns.append((Head((f"{label}, %",)), lambda rows, of=label: number_entry(rows.shares.get(of), ".2%")))
+            columns.append(number_column(f"{label}, %", lambda rows, of=label: rows.shares.get(of), ".2%"))
         for label in labels:
-            shares = {rows: of_rows.get(label) for rows, of_rows in quoted.items()}
-            head = Head((f"{label}, %, thesis (quoted)",), group="quoted")
-            columns.append((head, lambda rows, of=shares: number_entry(of.get(rows.rows), ".1%")))
-        agreement = Head(("Agreement with source label, %",))
-        columns.append((agreement, lambda rows: number_entry(rows.agreement, ".2%")))
+            shares, name = (
+                {rows: of_rows.get(label) for rows, of_rows in quoted.items()},
+                f"{label}, %, thesis (quoted)",
+            )
+            columns.append(number_column(name, lambda rows, of=shares: of.get(rows.rows), ".1%", group="quoted"))
+        columns.append(number_column("Agreement with source label, %", lambda rows: rows.agreement, ".2%"))
         tables.append(table_of(f"{task}, labels", columns, counted))
     return tables

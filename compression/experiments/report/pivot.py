@@ -3,8 +3,6 @@
 Runs and rows are put into cells by their labels. A table has the cells that agree in all axes that are not laid out.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path

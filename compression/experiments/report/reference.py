@@ -1,7 +1,5 @@
 """Quoted figures (configs/reference), shown next to our own but never mixed with them."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import functools

@@ -53,10 +53,8 @@ def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
         lines = [json.dumps(row, ensure_ascii=False) for row in entry] if rows else []
         return "[\n" + ",\n".join(lines) + "\n]" if rows else json.dumps(entry, ensure_ascii=False)
 
-    if isinstance(value, list):
-        write_text(path, block(value) + "\n")
-    else:
-        write_text(path, "{\n" + ",\n".join(f'"{name}": {block(entry)}' for name, entry in value.items()) + "\n}\n")
+    entries = [f'"{name}": {block(entry)}' for name, entry in value.items()] if isinstance(value, dict) else []
+    write_text(path, ("{\n" + ",\n".join(entries) + "\n}" if entries else block(value)) + "\n")
 
 
 def write_results(path: Path, rows: Sequence[Row]) -> None:

@@ -127,6 +127,18 @@ def number_entry(value: float | None, pattern: str = ",.0f", unit: float = 1) ->
     return Entry(DASH if value is None else format(value / unit, pattern).rstrip("%"), value)
 
 
+def text_column(name: str, text: Callable[[Any], str | None]) -> tuple[Head, Callable[[Any], Entry]]:
+    """Return a column of texts for `table_of`. text: of an item."""
+    return Head((name,), numeric=False), lambda item: text_entry(text(item))
+
+
+def number_column(
+    name: str, number: Callable[[Any], float | None], pattern: str = ",.0f", unit: float = 1, group: Group = ""
+) -> tuple[Head, Callable[[Any], Entry]]:
+    """Return a column of numbers for `table_of`. number: of an item; pattern, unit: see `number_entry`."""
+    return Head((name,), group=group), lambda item: number_entry(number(item), pattern, unit)
+
+
 def heading_levels(table: Table) -> list[list[tuple[str, int]]]:
     """Return text and width, in columns, of each level's headings. Equal adjacent ones above the lowest are merged."""
     depth = max(len(head.levels) for head in table.heads)

@@ -3,13 +3,10 @@
 The board reads the runs' files, so it works with every launcher.
 """
 
-from __future__ import annotations
-
-import contextlib
 import sys
-import threading
 from collections import Counter
 from collections.abc import Sequence
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -34,34 +31,25 @@ class Board:
         self._statuses = {run.id: run.folder.status() for run in runs}
         self._estimator = self._estimates()
         self._screen = sys.stderr  # a run in this process redirects sys.stderr to its log
-        self._live = shown and self._screen.isatty()
+        console, every = Console(file=self._screen), 1 / POLL_SECONDS
+        live = Live(get_renderable=self._table, console=console, refresh_per_second=every, vertical_overflow="crop")
+        self._live = live if shown and self._screen.isatty() else None
         self._lines = shown and not self._live
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Board:
-        self._thread.start()
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start(refresh=True)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+        self.look()
+        if self._live:
+            self._live.stop()
 
     def _estimates(self) -> Estimator:
         return Estimator(self._runs[0].folder.paths, (run.record for run in self._runs))
 
-    def _watch(self) -> None:
-        console = Console(file=self._screen)
-        live = Live(console=console, auto_refresh=False, vertical_overflow="crop") if self._live else None
-        with live or contextlib.nullcontext():
-            over = False
-            while not over:
-                over = self._over.wait(POLL_SECONDS)
-                self._look()
-                if live:
-                    live.update(self._table(), refresh=True)
-
-    def _look(self) -> None:
+    def look(self, rows: int = 0) -> None:
         """Read the status of every run that has not ended; print a line for those that have ended since."""
         for run in self._left():
             status = self._statuses[run.id] = run.folder.status()
@@ -88,6 +76,7 @@ class Board:
         return run.folder.elapsed() if self._statuses[run.id] == "running" else 0.0
 
     def _table(self) -> Group:
+        self.look()
         counts, total, left = Counter(self._statuses.values()), len(self._runs), self._seconds_left()
         head = Text.assemble(
             (self._name, "bold"),

@@ -1,12 +1,10 @@
 """Grids: the axes, fixed settings, rules and seeds of a file become cells and the settings of their runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 import yaml
@@ -101,7 +99,7 @@ class Rule(Settings):
     """Leave them out."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> Rule:
+    def _check(self) -> Self:
         if bool(self.set) == self.skip:
             raise ValueError("rules: a rule has either `set` or `skip: true`")
         return self
@@ -158,7 +156,7 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
         raise UserError("rules: every cell of the grid is skipped")
     tasks = [cell.flags["task"] for cell in cells] or _tasks(fixed)
     shared = {
-        task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides, path)) for task in dict.fromkeys(tasks)
+        task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides)) for task in dict.fromkeys(tasks)
     }
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
     timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
@@ -331,12 +329,12 @@ def _tasks(settings: dict[str, Any]) -> list[str]:
 
 
 def _shared_jobs(
-    file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any], path: Path
+    file: GridFile, seeds: Sequence[int], fixed: dict[str, Any], overrides: dict[str, Any]
 ) -> Iterator[Job]:
     """Yield the jobs that come before the runs of a task."""
     task = fixed["task"]
     for kind, values in (pair for job in file.shared for pair in job.items()):
-        settings = {**with_task_path(path, values)}
+        settings = dict(values)
         tasks = settings.pop("for_tasks", [task])
         if not isinstance(tasks, list):
             raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")

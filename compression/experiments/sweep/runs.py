@@ -7,8 +7,6 @@ runs/<id>/log.txt         its output
 A run is finished if its record says so and the models it saved exist.
 """
 
-from __future__ import annotations
-
 import datetime
 import statistics
 import time
@@ -25,15 +23,11 @@ from common.store.processes import Process
 from common.store.store import Store
 from common.tables import text_table
 from compression.evaluation.rows import Row
+from compression.experiments.fit.page import write_fit_report
+from compression.experiments.fit.result import FitResult
 from compression.experiments.fit.state import FILE as FIT_FILE
 from compression.experiments.report import write_report
-from compression.experiments.report.record import (
-    RECORD_FILE,
-    RESULTS_FILE,
-    ExperimentRecord,
-    RecordedRun,
-    read_record,
-)
+from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
 from compression.experiments.report.results import grouped, read_results, write_results
 
 Status = Literal["waiting", "running", "finished", "failed"]
@@ -139,13 +133,10 @@ class Estimator:
 
     def seconds(self, runs: Iterable[RunRecord]) -> float | None:
         """Return the seconds that the runs take one after the other, or None if no similar run has finished."""
-        total = 0.0
-        for run in runs:
-            similar = self._of_speed.get(run.speed, self._of_sweep)
-            if not similar:
-                return None
-            total += statistics.median(record.seconds / record.work for record in similar) * run.work
-        return total
+        similar = [(run, self._of_speed.get(run.speed, self._of_sweep)) for run in runs]
+        if not all(ended for _, ended in similar):
+            return None
+        return sum(statistics.median(one.seconds / one.work for one in ended) * run.work for run, ended in similar)
 
 
 def duration(seconds: float) -> str:
@@ -195,9 +186,6 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     here = any(RunFolder(paths, run.id).file.exists() for run in record.runs if run.id)
     rows = collect(paths, record) if here or not results.exists() else read_results(results)
     if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
-        from compression.experiments.fit.page import write_fit_report  # PyTorch loads here
-        from compression.experiments.fit.result import FitResult
-
         write_fit_report(folder, rows, record, build(FitResult, fitted))
     else:
         write_report(folder, rows, record)

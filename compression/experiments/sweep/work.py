@@ -3,8 +3,6 @@
 This is the only module of experiments that imports the scripts' functions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
@@ -161,8 +159,12 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
         run.save(status="running", **began)
         error = None
         try:
-            with _output_to(folder.log):
-                _train_and_evaluate(run)
+            recorded = run.record.model_dump(include={"id", "settings", "inputs"})
+            recorded["jobs"] = [job.as_record() for job in run.jobs]
+            sacred = folder.paths.experiment(run.experiment) / "sacred"
+            with _output_to(folder.log), threads(run.record.threads):
+                rows = record(run.experiment, sacred, recorded, lambda: run_jobs(run.jobs), run.observers)
+                write_results(folder.results, [{**row, "run_id": run.id} for row in rows])
         except BaseException as problem:
             if not isinstance(problem, Exception) or getattr(problem, "errno", None) in _MACHINE_ERRORS:
                 folder.file.unlink(missing_ok=True)
@@ -189,13 +191,3 @@ def _output_to(log: Path) -> Iterator[None]:
         except Exception:
             traceback.print_exc()
             raise
-
-
-def _train_and_evaluate(run: RunTask) -> None:
-    """Do the run, record it with the experiment's observers, and write the rows of its models."""
-    recorded = run.record.model_dump(include={"id", "settings", "inputs"})
-    recorded["jobs"] = [job.as_record() for job in run.jobs]
-    folder = run.folder.paths.experiment(run.experiment) / "sacred"
-    with threads(run.record.threads):
-        rows = record(run.experiment, folder, recorded, lambda: run_jobs(run.jobs), run.observers)
-    write_results(run.folder.results, [{**row, "run_id": run.id} for row in rows])

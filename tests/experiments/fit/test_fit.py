@@ -20,6 +20,7 @@ from common.stopping import OutOfTime, check, graceful, time_limit
 from common.store.workspace import one_word
 from compression.evaluation.packed import load_packed
 from compression.experiments.fit import fit as fit_module
+from compression.experiments.fit import run as run_module
 from compression.experiments.fit import search
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.result import FitResult, Packed
@@ -168,11 +169,15 @@ def test_a_fit_whose_student_is_gone_begins_again(tmp_path, monkeypatch, capsys)
     for name in ("linear", "ffn-1", "mine"):
         (models / name).symlink_to("nowhere")
     begun = []
-    monkeypatch.setattr(fit_module, "_run", lambda settings, folder, kept: begun.append(kept.values) or finished)
+
+    def run_fit(settings, contents, folder, kept, clock):
+        begun.append((kept.values, clock.before))
+        return finished
+
+    monkeypatch.setattr(run_module, "run_fit", run_fit)
     monkeypatch.setattr(fit_module, "write_output", lambda packed, output: None)
     fit(given)
-    assert begun == [{"identity": identity}]
-    assert not (experiment / "clock.json").exists()
+    assert begun == [({"identity": identity}, 0.0)]
     assert [path.name for path in models.iterdir()] == ["mine"]
     assert "starting from the beginning" in capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from common.data.split import Split
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from compression.evaluation.label_scores import LabelScore
 from compression.evaluation.predictions import Predictions
-from compression.experiments.fit.evidence import evidence
-from compression.experiments.fit.page import analyse, write_fit_report
+from compression.experiments.fit.analysis import analyse, words_of_labels
+from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import Analysis, FitResult, Packed
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Candidate, Trained
@@ -66,8 +66,8 @@ def test_words_without_which_a_label_is_less_probable_speak_for_it():
         (),
         (),
     ]
-    assert evidence(FINDS_WHEELS, [("on wheels",)]) == {"bus": ("wheels",)}
-    assert evidence(FINDS_WHEELS, []) == {}
+    assert words_of_labels(FINDS_WHEELS, [("on wheels",)]) == {"bus": ("wheels",)}
+    assert words_of_labels(FINDS_WHEELS, []) == {}
 
 
 def test_long_texts_are_not_read_once_for_each_word_beyond_a_limit():
@@ -77,7 +77,7 @@ def test_long_texts_are_not_read_once_for_each_word_beyond_a_limit():
         read.extend(texts)
         return probability_of_bus(texts)
 
-    evidence(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 300)
+    words_of_labels(dataclasses.replace(FINDS_WHEELS, probabilities=probabilities), [("wheel " * 300,)] * 300)
     assert read[0] == ("wheel " * 29 + "wheel",)
     assert 500_000 < sum(len(text) for (text,) in read) < 1_100_000
 

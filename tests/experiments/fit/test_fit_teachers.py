@@ -6,7 +6,6 @@ import tiny
 from stops import stopped_in_step
 
 from common.stopping import OutOfTime
-from common.teachers.finetune import step_of
 from common.training.models import read_config
 from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.settings import FitSettings
@@ -42,7 +41,7 @@ def test_a_stopped_fine_tuning_ends_with_the_best_of_its_epochs(stages, monkeypa
         raise OutOfTime
 
     monkeypatch.setattr(stages, "run", run_out_of_time)
-    assert stages.train("teachers", "finetune", 60, step_of, flags) == epochs
+    assert stages.train("teachers", "finetune", 60, flags) == epochs
     teacher = stages.settings.paths.model(stages.task.name, "fine-tuned")
     assert teacher.exists() == (epochs > 0)
     if epochs:

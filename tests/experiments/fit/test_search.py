@@ -39,7 +39,7 @@ def searched(tmp_path, monkeypatch):
         clock = FakeClock(tmp_path, seconds)
         stages = Stages(FitSettings(file="f.csv"), load_task(task), clock, State(tmp_path, "id"))
 
-        def train(stage, kind, limit, step_of, flags):
+        def train(stage, kind, limit, flags):
             took = epoch_seconds(flags) * flags["epochs"]
             clock.now += took if limit is None else min(took, limit)
             monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)

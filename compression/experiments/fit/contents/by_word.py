@@ -3,9 +3,6 @@
 Both may be columns of a table, too: words and tags, or question, context and answers as on the Hugging Face Hub.
 """
 
-from __future__ import annotations
-
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -25,6 +22,7 @@ from common.kinds.registry import ANSWERS, TAGS
 from common.kinds.spans import NO_ANSWER
 from common.reading import regular_file
 from common.stopping import at_once
+from compression.experiments.fit.contents.detect import FileContents
 from compression.experiments.fit.settings import FitSettings
 
 TAGGED_SUFFIXES = (".txt", ".conll", ".iob", ".iob2", ".bio", ".bioes")
@@ -38,34 +36,7 @@ _HEAD = 1024 * 1024
 """Bytes that show whether a file has questions."""
 
 
-@dataclasses.dataclass(frozen=True)
-class LabelledWords:
-    """Rows of a file whose words have labels.
-
-    texts: names of the columns of texts; rows: texts, then a tuple of tags, or of answers (start, end) in the context,
-    None if they are unknown; left_out: the reason why each unusable row is left out; converted: rows whose tags were
-    not in the IOB2 scheme.
-    """
-
-    kind: str
-    texts: tuple[str, ...]
-    rows: list[Row]
-    left_out: list[str]
-    converted: int = 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def all_notes(self) -> list[str]:
-        """Return the notes on the file, and on what was converted or left out."""
-        notes = list(self.notes)
-        if self.converted:
-            notes.append(f"Tags of {self.converted:,} rows are converted to the IOB2 scheme (B-X begins each entity).")
-        if self.left_out:
-            notes.append(f"{len(self.left_out):,} rows are left out (the first: {self.left_out[0]}).")
-        return notes
-
-
-def words_in_lines(path: Path, settings: FitSettings) -> LabelledWords | None:
+def words_in_lines(path: Path, settings: FitSettings) -> FileContents | None:
     """Return the rows of a file with a word and its tag on each line; None if it has another form.
 
     Raises UserError for a file that must have this form, by its suffix or --kind, and has not.
@@ -86,16 +57,16 @@ def words_in_lines(path: Path, settings: FitSettings) -> LabelledWords | None:
                 "I-X) on each line, with an empty line after each text"
             )
         file.seek(0)
-        rows, left_out, notes = [], [], ()
+        rows, left_out, notes = [], [], []
         for text in lines_of_texts(read_lines(file, str(path), settings.encoding)):
             try:
                 rows.append(tuple(zip(*(word_and_tag(line) for _, line in text), strict=True)))
             except UserError as error:
                 left_out.append(f"{path} line {text[0][0]}: {error}")
             if file.tell() > MOST_BYTES:
-                notes = (f"{path.name}: its first {MOST_BYTES:,} bytes are read.",)
+                notes.append(f"{path.name}: its first {MOST_BYTES:,} bytes are read.")
                 break
-    return dataclasses.replace(_tagged(rows, "text", left_out), notes=notes)
+    return _tagged(rows, "text", left_out, notes)
 
 
 def _has_tags(lines: Sequence[tuple[int, str]]) -> bool:
@@ -107,7 +78,7 @@ def _has_tags(lines: Sequence[tuple[int, str]]) -> bool:
     return len(texts) < len(cells) and fits >= 0.95 * len(cells) and OUTSIDE in tags and len({*tags}) > 1
 
 
-def words_in_columns(table: Table, settings: FitSettings) -> LabelledWords | None:
+def words_in_columns(table: Table, settings: FitSettings) -> FileContents | None:
     """Return the rows of a table with columns of words and of their tags, or of questions; None if it has neither.
 
     Raises UserError if --kind asks for one of them.
@@ -136,9 +107,8 @@ def words_in_columns(table: Table, settings: FitSettings) -> LabelledWords | Non
                 else:
                     left_out.append(f"row {number}: {len(words)} words and {len(labels)} tags")
             note = f"Column {name!r} has the tags of the words in column {text!r}"
-            labelled = _tagged(rows, text, left_out)
             other = "" if asked else " (--kind labels takes each cell as one label)"
-            return dataclasses.replace(labelled, notes=(f"{note}{other}.",))
+            return _tagged(rows, text, left_out, [f"{note}{other}."])
     if asked:
         raise UserError(
             f"{table.path}: no column has a tag for each word of another one; give lists, or texts with a space "
@@ -167,9 +137,11 @@ def _are_tags(cells: Sequence[Any], asked: bool) -> bool:
     return asked or all(map(_TAG.fullmatch, tags))
 
 
-def _tagged(rows: Iterable[tuple[Sequence[str], Sequence[str]]], text: str, left_out: list[str]) -> LabelledWords:
-    """Return texts and IOB2 tags. rows: words and their tags."""
-    kept, converted, left_out = [], 0, list(left_out)
+def _tagged(
+    rows: Iterable[tuple[Sequence[str], Sequence[str]]], text: str, left_out: list[str], notes: list[str]
+) -> FileContents:
+    """Return texts and IOB2 tags. rows: words and their tags; text: column of words; left_out: see `_contents`."""
+    kept, converted = [], 0
     for number, (words, tags) in enumerate(rows, 1):
         try:
             sentences = [as_sentence(word) for word in words]
@@ -185,10 +157,25 @@ def _tagged(rows: Iterable[tuple[Sequence[str], Sequence[str]]], text: str, left
         in_scheme = as_iob2(tags)
         converted += in_scheme != list(tags)
         kept.append((" ".join(sentences), tuple(in_scheme)))
-    return LabelledWords(TAGS.name, (text,), kept, left_out, converted)
+    if converted:
+        notes.append(f"Tags of {converted:,} rows are converted to the IOB2 scheme (B-X begins each entity).")
+    return _contents(TAGS.name, (text,), kept, left_out, notes)
 
 
-def questions_in_json(path: Path, settings: FitSettings) -> LabelledWords | None:
+def _contents(
+    kind: str, texts: tuple[str, ...], rows: list[Row], left_out: list[str], notes: Iterable[str] = ()
+) -> FileContents:
+    """Return the contents of a file whose words have labels.
+
+    rows: texts, then a tuple of tags, or of answers (start, end) in the context, None if they are unknown; left_out:
+    the reason why each unusable row is left out.
+    """
+    unusable = [f"{len(left_out):,} rows are left out (the first: {left_out[0]})."] if left_out else []
+    labels = tags_of(rows) if kind == TAGS.name else ()
+    return FileContents(texts, kind, labels, rows, kind, notes=(*notes, *unusable))
+
+
+def questions_in_json(path: Path, settings: FitSettings) -> FileContents | None:
     """Return the questions of a file in SQuAD's JSON; None if it has another form. Raises what its reader raises."""
     if settings.kind not in ("auto", ANSWERS.name) or path.suffix.lower() != ".json":
         return None
@@ -204,7 +191,7 @@ def questions_in_json(path: Path, settings: FitSettings) -> LabelledWords | None
     return _with_questions([(question, context, answers or None) for question, context, answers in rows], [])
 
 
-def _questions_of(table: Table) -> LabelledWords | None:
+def _questions_of(table: Table) -> FileContents | None:
     """Return the questions of a table in the form of Hugging Face's SQuAD; None if its answers have another one."""
     cells = [cell for cell in table.column("answers") if not is_missing(cell)]
     if not cells or not all(isinstance(cell, dict) and {"text", "answer_start"} <= cell.keys() for cell in cells):
@@ -224,8 +211,8 @@ def _questions_of(table: Table) -> LabelledWords | None:
     return _with_questions(rows, left_out)
 
 
-def _with_questions(rows: Iterable[Row], left_out: list[str]) -> LabelledWords:
-    return LabelledWords(ANSWERS.name, QUESTION_COLUMNS[:2], [row for row in rows if all(row[:2])], left_out)
+def _with_questions(rows: Iterable[Row], left_out: list[str]) -> FileContents:
+    return _contents(ANSWERS.name, QUESTION_COLUMNS[:2], [row for row in rows if all(row[:2])], left_out)
 
 
 def as_squad(rows: Iterable[Row]) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 This module imports no heavy library, so that errors in the user's file are reported at once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes
 from common.data.readers.label_cells import (
@@ -20,25 +20,25 @@ from common.data.readers.label_cells import (
     with_plain_numbers,
     without_labels,
 )
+from common.data.readers.records import kind_of, read_lines
 from common.errors import UserError
-from common.kinds.registry import LABELS, NUMBERS, TAGS
+from common.kinds.registry import LABELS, NUMBERS
+from common.reading import regular_file
+from common.seeds import derive
 from compression.experiments.fit.contents.answers import with_answers
-from compression.experiments.fit.contents.by_word import (
-    LabelledWords,
-    questions_in_json,
-    tags_of,
-    words_in_columns,
-    words_in_lines,
-)
-from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents, detect
-from compression.experiments.fit.contents.others import with_others
+from compression.experiments.fit.contents.by_word import questions_in_json, tags_of, words_in_columns, words_in_lines
+from compression.experiments.fit.contents.detect import FEWEST_ROWS, FileContents, detect, text_columns
 from compression.experiments.fit.settings import FitSettings
+
+_HELD_OUT = 10
+"""One text of so many is held out to choose the threshold."""
+_FEWEST = 2 * _HELD_OUT
 
 
 def read_contents(settings: FitSettings) -> FileContents:
     """Return the contents of the file. Raises UserError if nothing can be learned from it."""
 
-    def read(path: Path) -> Table | LabelledWords:
+    def read(path: Path) -> Table | FileContents:
         words = words_in_lines(path, settings) or questions_in_json(path, settings)
         if words:
             return words
@@ -50,13 +50,13 @@ def read_contents(settings: FitSettings) -> FileContents:
         return with_lists(table, settings.label) if len(settings.label) > 1 else table
 
     table = read(settings.file)
-    if isinstance(table, LabelledWords):
-        return _contents_of_words(table, settings, None if settings.test is None else read(settings.test))
+    if isinstance(table, FileContents):
+        return _with_words(table, settings, None if settings.test is None else read(settings.test))
     table, settings, answers = with_answers(table, settings)
     contents = dataclasses.replace(detect(table, settings), answers=answers)
     if settings.test is not None:
         table = read(settings.test)
-        if isinstance(table, LabelledWords):
+        if isinstance(table, FileContents):
             raise UserError(f"{settings.test} labels words, but {settings.file} labels texts")
         rows = read_rows(table, contents.texts, contents.label, contents.kind, settings.separator)
         contents = with_test(rows, contents, settings.test)
@@ -67,14 +67,17 @@ def read_contents(settings: FitSettings) -> FileContents:
     if settings.reject and contents.kind != LABELS.name:
         raise UserError(f"--reject is for texts with one label each; {settings.file} is of kind {contents.kind}")
     if settings.other:
-        contents = with_others(contents, settings)
+        contents = _with_others(contents, settings)
     if settings.symmetric and not contents.pair:
         raise UserError(f"--symmetric is for pairs of texts; {settings.file} has one text a row")
     return contents
 
 
-def _contents_of_words(words: LabelledWords, settings: FitSettings, test: LabelledWords | Table | None) -> FileContents:
-    """Return the contents of a file that labels words. Raises UserError for flags of other files, and as `detect`."""
+def _with_words(contents: FileContents, settings: FitSettings, test: FileContents | Table | None) -> FileContents:
+    """Return the contents of a file that labels words, with its test file.
+
+    Raises UserError for flags of other files, and as `detect`.
+    """
     for flag, value in (
         ("--reject", settings.reject),
         ("--separator", settings.separator),
@@ -83,34 +86,24 @@ def _contents_of_words(words: LabelledWords, settings: FitSettings, test: Labell
         ("--teacher-column", settings.teacher_column),
     ):
         if value:
-            raise UserError(f"{flag} is for labels of texts; {settings.file} has {words.kind}")
-    labelled = sum(row[-1] is not None for row in words.rows)
+            raise UserError(f"{flag} is for labels of texts; {settings.file} has {contents.kind}")
+    labelled = sum(row[-1] is not None for row in contents.values)
     if labelled < FEWEST_ROWS:
-        reason = f" ({words.all_notes[-1]})" if words.left_out else ""
-        raise UserError(f"{settings.file}: {labelled} usable rows with {words.kind}{reason}; fit needs {FEWEST_ROWS}")
-    notes = words.all_notes
-    is_tags = words.kind == TAGS.name
-    labels = tags_of(words.rows) if is_tags else ()
-    if test is not None:
-        if not isinstance(test, LabelledWords) or test.kind != words.kind:
-            raise UserError(f"{settings.test}: not {words.kind}, which {settings.file} has")
-        if is_tags:
-            entities = {tag[2:] for tag in labels}
-            if unknown := [tag for tag in tags_of(test.rows) if tag[2:] not in entities]:
-                raise UserError(f"{settings.test}: tag {unknown[0]} is not one of {', '.join(labels)[:300]}")
-            labels = tags_of([*words.rows, *test.rows])  # train may have no entity of several words
-        if not test.rows:
-            raise UserError(f"{settings.test}: no usable row")
-        notes += [f"{settings.test.name}: {note}" for note in test.all_notes]
-    return FileContents(
-        texts=words.texts,
-        label=words.kind,
-        labels=labels,
-        values=words.rows,
-        kind=words.kind,
-        notes=tuple(notes),
-        test=test and test.rows,
-    )
+        why = f" ({contents.notes[-1]})" if contents.notes else ""
+        raise UserError(f"{settings.file}: {labelled} usable rows with {contents.kind}{why}; fit needs {FEWEST_ROWS}")
+    if test is None:
+        return contents
+    if not isinstance(test, FileContents) or test.kind != contents.kind:
+        raise UserError(f"{settings.test}: not {contents.kind}, which {settings.file} has")
+    entities = {tag[2:] for tag in contents.labels}
+    if unknown := [tag for tag in test.labels if tag[2:] not in entities]:
+        raise UserError(f"{settings.test}: tag {unknown[0]} is not one of {', '.join(contents.labels)[:300]}")
+    if not test.values:
+        raise UserError(f"{settings.test}: no usable row")
+    # Of all rows: train may have no entity of several words.
+    labels = tags_of([*contents.values, *test.values]) if contents.labels else ()
+    notes = *contents.notes, *(f"{settings.test.name}: {note}" for note in test.notes)
+    return dataclasses.replace(contents, labels=labels, notes=notes, test=test.values)
 
 
 def with_test(rows: Sequence[Row], contents: FileContents, path: Path) -> FileContents:
@@ -130,3 +123,37 @@ def with_test(rows: Sequence[Row], contents: FileContents, path: Path) -> FileCo
         if contents.kind != NUMBERS.name and label not in contents.labels:
             raise UserError(f"{path}: label {label[:80]!r} is not one of {', '.join(contents.labels)[:300]}")
     return dataclasses.replace(contents, test=usable)
+
+
+def _with_others(contents: FileContents, settings: FitSettings) -> FileContents:
+    """Return the contents with the texts of --other, at most as many as the file has rows, and a note.
+
+    Texts that the file has too are left out. Raises UserError for a file without enough texts, or with other columns.
+    """
+    table = _others_table(settings)
+    texts = contents.texts
+    if not {*texts} <= {*table.header}:
+        texts = text_columns(table, settings.model_copy(update={"text": (), "label": ()}))
+    if len(texts) != len(contents.texts):
+        raise UserError(f"--other: {table.path} needs the columns {' and '.join(contents.texts)}")
+    known = {row[:-1] for row in (*contents.values, *(contents.test or ()))}
+    # A text column in the place of the labels is not looked at.
+    read = dict.fromkeys(row[:-1] for row in read_rows(table, texts, texts[0], LABELS.name))
+    usable = [(*row, None) for row in read if all(row) and row not in known]
+    if len(usable) < _FEWEST:
+        raise UserError(f"--other: {table.path} has {len(usable)} texts that {settings.file} has not; give {_FEWEST}")
+    order = np.random.default_rng(derive("fit others", settings.seed)).permutation(len(usable))
+    drawn = [usable[index] for index in order[: len(contents.values)]]
+    held_out = len(drawn) // _HELD_OUT
+    note = f"{table.path.name}: {len(drawn):,} texts that have no label, of which {held_out:,} are held out."
+    others = drawn[held_out:], drawn[:held_out]
+    return dataclasses.replace(contents, others=others, notes=(*contents.notes, note))
+
+
+def _others_table(settings: FitSettings) -> Table:
+    path = settings.other
+    if kind_of(regular_file(path)) != ".txt":
+        return read_any(path, settings.seed, encoding=settings.encoding)
+    with path.open("rb") as file:
+        lines = read_lines(file, str(path), settings.encoding)
+        return Table(path, ["text"], [[line.strip()] for _, line in lines])

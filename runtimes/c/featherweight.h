@@ -1590,7 +1590,7 @@ static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t
       matrix->planes[i] = fw__read_array(p, count, width, 0, 0);
       classes |= matrix->planes[i] && matrix->planes[i]->classes;
     }
-    if (matrix->option & FW__MASKED && classes && !r->error) r->error = FW_SETTINGS;
+    if (matrix->option & FW__MASKED && classes) r->error = FW_SETTINGS;
   } else if (matrix->form == FW__AFFINE) {
     if (matrix->option & FW__PER_ROW) scales = rows;
     if (matrix->option & FW__PER_COLUMN) scales *= columns;
@@ -3877,7 +3877,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   for (;;) {
     uint32_t hash = 2166136261u;
     while (at < length && (text[at] == ' ' || (text[at] >= 9 && text[at] <= 13))) at++;
-    if (at == length || w->full) return 1;
+    if (at == length) return 1;
     const uint8_t *word = text + at;
     for (; at < length && text[at] > 0x20 && text[at] < 0x7F; at++) hash = (hash ^ text[at]) * 16777619u;
     size_t bytes = (size_t)(text + at - word);

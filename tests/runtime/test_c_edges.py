@@ -56,8 +56,9 @@ def bits(*values):
 
 
 FIXED, OTHER = [(1, 1), (1, 2)], [(1, 1), (2, 2)]
-EMPTY_CODE = [(0, 1), (2, 2), (0, 5), (0, 5), (14, 4), *[(0, 3)] * 2, (1, 3), *[(0, 3)] * 14, (1, 3),
-              "1", (127, 7), "1", (107, 7), "0", "1"]  # fmt: skip
+EMPTY_BLOCK = [(0, 1), (2, 2), (0, 5), (0, 5), (14, 4), (0, 3), (0, 3), (1, 3), (2, 3), *[(0, 3)] * 13, (2, 3),
+               "0", (127, 7), "0", (107, 7), "11", "10", "0"]  # fmt: skip
+"""A block whose code has a single symbol, its end."""
 DEFLATED = {
     "no literals": [*OTHER, (31, 5), (0, 5), (0, 4)],
     "too many distances": [*OTHER, (0, 5), (31, 5), (0, 4)],
@@ -77,8 +78,16 @@ def test_deflate_that_breaks_off_or_names_what_does_not_exist(name):
     assert status_of(damage.assemble(attacks.CHARACTERS, b"", stored)) == NO_HEADER
 
 
+def test_a_block_whose_code_has_one_symbol():
+    header = attacks.CHARACTERS + attacks.ONES + attacks.REST
+    length = len(header).to_bytes(2, "little")
+    stored = bits(*EMPTY_BLOCK, (1, 1), (0, 2)) + length + bytes(255 - byte for byte in length) + header
+    assert zlib.decompress(stored, -15) == header
+    alike(damage.assemble(header, b"", stored), ["a film"])
+
+
 def test_deflate_is_refused_wherever_it_ends():
-    points = bytes([AFFINE, PER_ROW, RAW]) + np.random.default_rng(1).bytes(3000)
+    points = bytes([AFFINE, PER_ROW, RAW]) + np.random.default_rng(1).integers(0, 40, 3000, np.uint8).tobytes()
     header = attacks.rows(damage.written(3000)) + points
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED):
         deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9, strategy)
@@ -112,6 +121,7 @@ def test_two_arrays_with_too_many_tables_of_which_one_is_wrong():
 @pytest.mark.parametrize("length", [600, 3000])
 def test_a_word_piece_that_is_too_long(length):
     refused(attacks.pieces(b"\0\1\0" + damage.written(length) + length * b"x"))
+    refused(attacks.pieces(b"\0\1\0" + damage.written(length)))
 
 
 def test_word_pieces_with_too_many_characters_together():
@@ -125,7 +135,27 @@ def test_word_pieces_with_too_many_characters_together():
 def test_a_factor_with_a_code_that_has_no_centroid():
     for left, right in ((BAD_CODE, attacks.ONES), (attacks.ONES, BAD_CODE)):
         refused(damage.assemble(attacks.CHARACTERS + bytes([PRODUCT, 1]) + left + right + attacks.REST, b""))
-    refused(damage.assemble(attacks.CHARACTERS + bytes([KRONECKER, 1, 2, 2]) + 2 * attacks.ONES + attacks.REST, b""))
+    for across, height in ((2, 2), (2, 1)):
+        product = bytes([KRONECKER, 1, across, height])
+        refused(damage.assemble(attacks.CHARACTERS + product + 2 * attacks.ONES + attacks.REST, b""))
+
+
+def test_streams_of_too_few_states_and_of_arrays_without_numbers():
+    coded = attacks.rows(damage.written(5000)) + attacks.CODES + attacks.ONES + attacks.REST
+    refused(damage.assemble(coded, b"\1" + bytes(40)))
+    nothing = bytes([0, 1, CONSTANT, 0]) + attacks.CODES[2:]
+    share = int(frequencies(np.ones(2, np.int64))[0])
+    state = ((1 << 16) // share << 13) + (1 << 16) % share
+    header = attacks.CHARACTERS + nothing + attacks.CODES + attacks.ONES + attacks.ZEROS
+    alike(damage.assemble(header, b"\1" + struct.pack("<I", state)), ["a film"])
+
+
+def test_encoders_without_layers_and_words_with_a_threshold():
+    for header in (
+        attacks.forged("transformer", "char", 1, 1, (1, b"\0\1", 1, 0)),
+        attacks.forged("conv", "char", 1, 1, (1, b"\1"), flags=2 | 4 | 128).replace(b"\1t\0", b"\1t\2\1a\1b"),
+    ):
+        refused(damage.assemble(header + 3 * attacks.ONES + attacks.REST, struct.pack("<f", 0.5)))
 
 
 KINDS = {
@@ -215,10 +245,19 @@ def test_a_literal_that_is_not_utf8_in_a_header_that_is_deflated():
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3])
 def test_rules_that_repeat_delete_and_replace_controls(flags):
-    rules = (("aabba", "b"), ("aabba", "a"), ("\x01", "b"), ("b", ""), ("\u00e9", "ab"))
-    coded = b"".join(text_of(key) + b"\1" + text_of(value) for key, value in rules)
+    rules = (
+        ("aabba", "b"),
+        ("aabba", "a"),
+        ("\x01", "b"),
+        ("b", ""),
+        ("\u00e9", "ab"),
+        ("babab", "a"),
+        ("babab", None),
+    )
+    coded = b"".join(text_of(key) + (b"\0" if value is None else b"\1" + text_of(value)) for key, value in rules)
+    refused(pairs(bytes([flags, 0, 1]) + text_of("", "a") + text_of("ab") + b"\0\0" + states(USED), 3))
     file = pairs(bytes([flags, 0, len(rules)]) + coded + text_of("ab\u2581") + b"\0\0" + states(USED), 4)
-    alike(file, ["aabba", "aabba aabba b", "b", "bb", "", "a\x01b", "\u00e9", "x"])
+    alike(file, ["aabba", "aabba aabba b", "babab", "b", "bb", "", "a\x01b", "\u00e9", "x"])
 
 
 def test_symbols_with_equal_hashes():
@@ -228,9 +267,18 @@ def test_symbols_with_equal_hashes():
     alone = b"\0\0\0" + text_of(letters) + b"\1\1\0" + text_of(same[0]) + states(USED)
     every = b"\0\0\0" + text_of(letters) + b"\2\2\0" + text_of(same[0]) + b"\0" + text_of(same[1]) + states(USED)
     merged = b"\0\0\0" + text_of(letters) + b"\2\1\0" + text_of(same[1]) + states(USED)
+    later = b"\0\0\0" + text_of(letters) + b"\2\1\1" + text_of(same[1]) + states(USED)
     order = [letters.index(letter) for letter in same[0]]
-    for file in (pairs(alone, 5), pairs(every, 6), pairs(merged, 6, joined(*order, symbols=5))):
+    for file in (
+        pairs(alone, 5),
+        pairs(every, 6),
+        pairs(merged, 6, joined(*order, symbols=5)),
+        pairs(later, 6, joined(*order, symbols=4)),
+    ):
         alike(file, [*same, "".join(same), "aa"])
+    for one, other in (same, ("".join(same), "".join(same[::-1]))):
+        literals = text_of(one + "x" * 600) + b"\0" + text_of(other + "x" * 600)
+        alike(pairs(b"\0\0\0" + text_of(letters) + b"\2\2\0" + literals + states(USED), 6), [*same, "aa"])
 
 
 def test_words_with_equal_hashes(tmp_path):
@@ -295,29 +343,32 @@ def test_states_that_are_as_large_as_a_file_allows(tmp_path, arch, sign):
 @pytest.mark.parametrize(
     ("arch", "embedding", "more"),
     [("ffn", "bpe", {}), ("ffn", "hash", {}), ("conv", "wordpiece", {}), ("bilstm", "bpe", {}),
-     ("transformer", "wordpiece", {"max_tokens": 20}), ("bilstm", "char", made.ALIGNED | {"pair_encoder": "compose"})],
+     ("transformer", "wordpiece", {"max_tokens": 20}), ("bilstm", "hash", {}),
+     ("ffn", "hash", {"pair": True, "embedding_dim": 200}), ("conv", "char", {"kind": "tags", "cls_hidden_dim": 900}),
+     ("bilstm", "char", made.ALIGNED | {"pair_encoder": "compose", "encoder_hidden_dim": 200})],
 )  # fmt: skip
 def test_workspaces_of_every_size(tmp_path, arch, embedding, more):
     """A text is answered as usual, or needs a larger workspace."""
     library = native._library()
     _, model = both(tmp_path, arch, embedding, **more)
-    library.fw_logits.argtypes = (ctypes.c_void_p, *(ctypes.c_char_p, ctypes.c_size_t) * 2)
-    library.fw_logits.argtypes += (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    room, logits = np.empty(40_064, np.uint8), np.empty(model.outputs, np.float32)
+    pointer, size_type = ctypes.c_void_p, ctypes.c_size_t
+    library.fw_logits.argtypes = (pointer, *(ctypes.c_char_p, size_type) * 2, pointer, size_type, pointer)
+    room, words, count = np.empty(40_064, np.uint8), (native._Word * 99)(), ctypes.c_size_t()
     at = room.ctypes.data + -room.ctypes.data % 64
-    texts = ("films films", "a bad film " * 9, "caf\u00e9", "", "\u4e2d\u6587")
-    for text in texts:
-        second = b"films" if model.pair else None
+    for text in ("films films", "a bad film " * 9, "films " * 90, "caf\u00e9", "", "\u4e2d\u6587"):
         usual = model.logits([(text, "films") if model.pair else text])[0]
-        seen = set()
+        logits, seen, coded = np.empty_like(usual), set(), text.encode()
+        second = (b"films", 5) if model.pair else (None, 0)
         for size in range(0, 40_000, 64):
             library.fw_start(at, size)
-            coded = text.encode()
             for _ in range(2):  # the second time words are in the cache
-                status = library.fw_logits(
-                    model._block, coded, len(coded), second, 5 * model.pair, at, size, logits.ctypes.data
-                )
+                if model.kind == "tags":
+                    to = words, 99, ctypes.byref(count), logits.ctypes.data
+                    status = library.fw_tag(model._block, coded, len(coded), at, size, *to)
+                else:
+                    text_and_second = coded, len(coded), *second
+                    status = library.fw_logits(model._block, *text_and_second, at, size, logits.ctypes.data)
                 assert status in (0, NO_WORKSPACE)
                 assert status or np.allclose(logits, usual, atol=1e-5)
                 seen.add(status)
-        assert seen == {0, NO_WORKSPACE}
+        assert NO_WORKSPACE in seen

@@ -1326,8 +1326,7 @@ static int fw__inflated(fw__inflate *s) {
       if (symbol >= 29 || (extra = fw__bits(s, length_bits[symbol])) < 0) return FW__BROKEN;
       s->left = (uint32_t)(lengths[symbol] + extra);
       symbol = fw__symbol_of(s, &s->distances);
-      if (symbol < 0 || symbol >= 30 || (extra = fw__bits(s, symbol < 2 ? 0 : (uint32_t)symbol / 2 - 1)) < 0)
-        return FW__BROKEN;
+      if (symbol < 0 || (extra = fw__bits(s, symbol < 2 ? 0 : (uint32_t)symbol / 2 - 1)) < 0) return FW__BROKEN;
       s->distance = (uint32_t)(distances[symbol] + extra);
       if (s->distance > s->produced) return FW__BROKEN;
       if (s->distance - 1 > s->mask) return FW__TOO_FAR;
@@ -1490,7 +1489,7 @@ static void fw__skip_table(fw__pass *p) {
   uint32_t count = 1 + fw__byte(p->r, 256), step = 0;
   for (uint32_t i = 0; i < count && !p->r->error; i++) {
     step = (step + fw__byte(p->r, 256)) & 255;
-    if (step > 63 && !p->r->error) p->r->error = FW_STREAM;
+    if (step > 63) p->r->error = FW_STREAM;
   }
 }
 
@@ -1595,7 +1594,7 @@ static int fw__read_matrix(fw__pass *p, fw__matrix **to, uint32_t rows, uint32_t
       matrix->planes[i] = fw__read_array(p, count, width, 0, 0);
       classes |= matrix->planes[i] && matrix->planes[i]->classes;
     }
-    if (matrix->option & FW__MASKED && classes && !r->error) r->error = FW_SETTINGS;
+    if (matrix->option & FW__MASKED && classes) r->error = FW_SETTINGS;
   } else if (matrix->form == FW__AFFINE) {
     if (matrix->option & FW__PER_ROW) scales = rows;
     if (matrix->option & FW__PER_COLUMN) scales *= columns;
@@ -1628,7 +1627,7 @@ static void fw__read_pieces(fw__pass *p) {
     m->piece_text = fw__get(p, m->piece_bytes, 1, 1);
     if (p->r->error) return;
   }
-  for (uint32_t i = 0; i < m->pieces && !p->r->error; i++) {
+  for (uint32_t i = 0; i < m->pieces; i++) {
     uint32_t shared = fw__number(p->r, characters), own = fw__number(p->r, FW__MOST_VALUES), before_length = length;
     memcpy(before, piece, length);
     length = 0;
@@ -1656,7 +1655,7 @@ static void fw__read_pieces(fw__pass *p) {
   }
   if (p->keep) {
     m->piece_starts[m->pieces] = written;
-  } else if (!p->r->error) {
+  } else {
     m->piece_bytes = written;
     fw__get(p, (uint64_t)m->pieces + 1, 4, 1);
     fw__get(p, m->piece_bytes, 1, 1);
@@ -2017,7 +2016,7 @@ static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   uint32_t whole = 1u << bits, present = 0, top = 0, second = FW__NONE, quotients[64] = {0};
   uint64_t sum = 0, given = 0;
   for (uint32_t i = 0; i < count; i++) present += weights[i] > 0, sum += weights[i];
-  if (present < 2 || present > whole / 2) return 0;
+  if (present < 2 || present > whole - whole / 8) return 0;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t weight = weights[i], *known = weight < 64 ? &quotients[weight] : NULL;
     if (!weight) continue;
@@ -2188,7 +2187,6 @@ static int fw__symbol_is(const fw_model *m, uint32_t symbol, const uint32_t *tex
       symbol = waiting[--count];
     } else {
       /* Each of these symbols has at least one character, and together they have at most the limit of a piece. */
-      if (count > FW__MOST_PIECE_LENGTH) return 0;
       waiting[count++] = s->right;
       symbol = s->left;
     }
@@ -2202,7 +2200,6 @@ static void fw__spell(const fw_model *m, uint32_t symbol, uint32_t *text) {
   for (;;) {
     const fw__symbol *s = &m->symbols[symbol];
     if (s->right != FW__NO_INDEX) {
-      if (count > FW__MOST_PIECE_LENGTH) return;
       waiting[count++] = s->right;
       symbol = s->left;
       continue;
@@ -2840,7 +2837,8 @@ typedef struct {
   const uint8_t *heads, *cells;
 } fw__run_of_parts;
 
-/* Find a code point's canonical or compatibility decomposition. Returns 0 if there is none. */
+/* Find a code point's canonical or compatibility decomposition. Returns 0 if there is none. code: at least 0xA0, where the
+ * runs begin. */
 static int fw__find_parts(uint32_t code, int compatible, fw__run_of_parts *run) {
   uint32_t low = 0, high = FW__COUNT(runs), key;
   while (low < high) {
@@ -2848,7 +2846,6 @@ static int fw__find_parts(uint32_t code, int compatible, fw__run_of_parts *run) 
     if ((fw__tables.runs[middle] & 0x1FFFFF) <= code) low = middle + 1;
     else high = middle;
   }
-  if (!low) return 0;
   key = fw__tables.runs[low - 1];
   run->first = key & 0x1FFFFF;
   run->count = (key >> 22) + 1;
@@ -2994,7 +2991,7 @@ static void *fw__room(fw__work *w, size_t count, size_t size) {
   }
   w->used = start + count * size;
   FW__UNPOISON(w->base + start, count * size);
-  if (w->used + FW__GAP <= w->end) {
+  if (FW__GAP && w->used + FW__GAP <= w->end) {
     FW__POISON(w->base + w->used, FW__GAP);
     w->used += FW__GAP;
   }
@@ -3023,7 +3020,6 @@ static void fw__finish(fw__work *w, const fw__codes *codes) {
 
 /* Move a text that was written after another one into that one's place. */
 static void fw__instead(fw__work *w, fw__codes *old, const fw__codes *text) {
-  if (w->full || !text->at) return;
   memmove(old->at, text->at, 4 * text->count);
   old->count = text->count;
   fw__finish(w, old);
@@ -3031,7 +3027,7 @@ static void fw__instead(fw__work *w, fw__codes *old, const fw__codes *text) {
 
 static void fw__token(fw__work *w, const void *token, size_t size) {
   if (w->count >= w->most) return;
-  if (w->end < w->used || w->end - w->used < size) {
+  if (w->end - w->used < size) {
     w->full = 1;
     return;
   }
@@ -3510,9 +3506,9 @@ typedef struct {
   uint32_t symbol, left, right;
 } fw__offer;
 
+/* Two neighbours are offered once: no other offer has the same symbol and the same left one. */
 static int fw__comes_first(const fw__offer *a, const fw__offer *b) {
-  if (a->symbol != b->symbol) return a->symbol < b->symbol;
-  return a->left != b->left ? a->left < b->left : a->right < b->right;
+  return a->symbol != b->symbol ? a->symbol < b->symbol : a->left < b->left;
 }
 
 typedef struct {
@@ -3922,7 +3918,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   for (;;) {
     uint32_t hash = 2166136261u;
     while (at < length && (text[at] == ' ' || (text[at] >= 9 && text[at] <= 13))) at++;
-    if (at == length || w->full) return 1;
+    if (at == length) return 1;
     const uint8_t *word = text + at;
     for (; at < length && text[at] > 0x20 && text[at] < 0x7F; at++) hash = (hash ^ text[at]) * 16777619u;
     size_t bytes = (size_t)(text + at - word);

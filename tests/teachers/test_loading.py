@@ -257,9 +257,9 @@ ATTACKS = {
 """What a config.json may have: names of the hub, and code of the folder."""
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_config_runs_and_fetches_nothing(encoder, tmp_path, monkeypatch, attack):
-    """A loader may ignore a field or refuse the folder. CVE-2026-4372, CVE-2026-5241."""
+@pytest.fixture
+def done(monkeypatch):
+    """What is fetched, or would be imported, while transformers believes that the hub can be reached."""
     done = []
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
@@ -269,6 +269,12 @@ def test_a_config_runs_and_fetches_nothing(encoder, tmp_path, monkeypatch, attac
         "transformers.modeling_utils.lazy_import_flash_attention",
     ):
         monkeypatch.setattr(name, lambda *given, name=name: done.append((name, given)))
+    return done
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_config_runs_and_fetches_nothing(encoder, tmp_path, done, attack):
+    """A loader may ignore a field or refuse the folder. CVE-2026-4372, CVE-2026-5241."""
     folders = shutil.copytree(encoder, tmp_path / "encoder"), tiny.write_masked_lm(tmp_path / "lm")
     for folder in folders:
         (folder / "own.py").write_text(
@@ -292,6 +298,19 @@ def test_a_config_runs_and_fetches_nothing(encoder, tmp_path, monkeypatch, attac
             load()
     assert done == []
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_name_of_the_hub_in_any_field_fetches_nothing(encoder, tmp_path, done):
+    folder = shutil.copytree(encoder, tmp_path / "encoder")
+    usual = (folder / "config.json").read_bytes()
+    fields = json.loads(usual)
+    assert len(fields) > 10
+    for field in fields:
+        (folder / "config.json").write_bytes(usual)
+        edit_config(folder, **{field: HUB})
+        with contextlib.suppress(UserError):
+            FrozenEncoder(folder, CPU, torch.float32, 32)
+    assert done == []
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t length, size_t most, unsig
   lengths[part] = choice % 2 && part < 2 ? changed(parts[part], lengths[part], MOST_PART)
                                          : LLVMFuzzerMutate(parts[part], lengths[part], MOST_PART / 2);
   if (lengths[0] + lengths[1] + lengths[2] + 24 > most) return length;
-  memcpy(bytes, "FWT\1", 4);
+  memcpy(bytes, "FWT\2", 4);
   at += put_number(bytes + at, lengths[0]);
   at += put_number(bytes + at, stored == size ? lengths[0] : size);
   memcpy(bytes + at, parts[0], lengths[0]);

@@ -187,7 +187,7 @@ def test_questions_in_json_and_in_columns(tmp_path, unanswerable):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tags", "answers"])
 def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
-    """Without an encoder: half a minute leaves no time for one."""
+    """Without an encoder: less than a minute leaves no time for one."""
     monkeypatch.setattr(search, "_STEPS", 100)
     monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
     path = tmp_path / ("a.conll" if kind == "tags" else "a.json")
@@ -195,7 +195,7 @@ def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
         path.write_text("".join(as_iob(*text) for text in tiny_tags.tagged(300)))
     else:
         write_questions(path, paragraphs(100))
-    flags = {"max_bytes": 12000, "minutes": 0.5, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
+    flags = {"max_bytes": 12000, "minutes": 0.9, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = fit(FitSettings(file=path, output=tmp_path / "a.fwt", **flags))
     assert result.bytes == (tmp_path / "a.fwt").stat().st_size <= 12000
     assert load_packed(tmp_path / "a.fwt").kind == kind

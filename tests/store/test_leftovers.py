@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tiny
 from own_task import own_task
-from processes import run_script, wait_until
+from processes import run_script
 from test_store import Write, entries, text_of
 
 from common.store import temporary
@@ -212,10 +212,15 @@ texts = [" ".join(f"w{(i * 7919 + j) % 30011}x" for j in range(20)) for i in ran
 find_files(5000, 5, "train", texts, Path(sys.argv[1]))
 """
     folder = root / "data/t/bpe"
-    process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=tiny.ROOT, env=tiny.environment())
-    wait_until(lambda: list(folder.glob(".*.partial")), 60)
-    kill(process)
-    assert list(folder.iterdir())
+    command = [sys.executable, "-c", code, str(folder)]
+    with subprocess.Popen(command, cwd=tiny.ROOT, env=tiny.environment(), stderr=subprocess.PIPE, text=True) as process:
+        assert "training a byte-pair vocabulary" in process.stderr.readline()
+        kill(process)
+    assert not list(folder.glob("*"))
+    # A kill while the trained file is written leaves a part of it.
+    folder.mkdir(exist_ok=True, parents=True)
+    dead = temporary.temporary(folder / "a.model").name.replace(f"-{os.getpid()}-", "-4194999-")
+    (folder / dead).write_text("half")
     task = own_task(
         tmp_path / "task", [(f"some text number {i}", ("thumbs up", "thumbs down")[i % 2]) for i in range(40)]
     )

@@ -137,14 +137,14 @@ class PackedByteLevel(PackedMerges):
 class CodedMerges:
     """Merges ready to be coded: their number, the text of literal ones by number, and the steps of the others' parts.
 
-    sizes: of the groups, empty if there are none; gaps: int64 [merges], the differences of their buckets.
+    sizes: of the groups, empty if there are none; gaps: int64 [merges] with groups, the differences of their buckets.
     """
 
     merges: int
     literal: dict[int, str]
-    steps: list[Step]
-    sizes: list[int]
-    gaps: np.ndarray
+    steps: Sequence[Step] = ()
+    sizes: Sequence[int] = ()
+    gaps: np.ndarray | None = None
 
 
 @functools.lru_cache(maxsize=4)
@@ -152,7 +152,7 @@ def _coded(characters: str, merges: tuple[str, ...], words: bool) -> CodedMerges
     """Return the merges in groups if they are sorted so. A merge is literal if no two earlier symbols form it."""
     if len([character for character in characters if character != SPACE]) < 2:
         # a symbol without alternatives cannot be coded
-        return CodedMerges(len(merges), dict(enumerate(merges)), [], [], np.zeros(0, np.int64))
+        return CodedMerges(len(merges), dict(enumerate(merges)))
     sizes = group_sizes(characters, merges)
     choices = choices_of_parts(characters, merges, sizes)
     if all(choices) and len(sizes) <= MOST_GROUPS:
@@ -165,8 +165,8 @@ def _coded(characters: str, merges: tuple[str, ...], words: bool) -> CodedMerges
     literal = {index: merges[index] for index, pairs_of in enumerate(choices) if not pairs_of}
     pairs = most_frequent_parts([pairs_of for pairs_of in choices if pairs_of])
     indexes = coded_indexes(len(characters), len(merges), literal)
-    steps, _ = pair_steps(characters, indexes, pairs, words, []) if len(pairs) else ([], None)
-    return CodedMerges(len(merges), literal, steps, [], np.zeros(0, np.int64))
+    steps = pair_steps(characters, indexes, pairs, words, [])[0] if len(pairs) else []
+    return CodedMerges(len(merges), literal, steps)
 
 
 class PackedWordPieces:

@@ -23,8 +23,7 @@ def grouped_order(characters: str, merges: Sequence[str]) -> list[str]:
     """Return the merges in groups, each sorted by its left parts; unchanged if a merge has no parts."""
     rest, known, order, sizes = list(merges), set(characters), [], []
     while rest:  # the next merges whose parts are known
-        group = [merge for merge in rest if any(a in known and b in known for a, b in _halves(merge))]
-        group = group[: largest_group(len(order))]
+        group = [merge for merge in rest if _is_formed(merge, known)][: largest_group(len(order))]
         if not group:  # what is left has no parts
             return list(merges)
         known.update(group)
@@ -46,9 +45,8 @@ def group_sizes(characters: str, merges: Sequence[str]) -> list[int]:
     sizes: list[int] = []
     known, group = set(characters), set[str]()
     for number, merge in enumerate(merges):
-        if len(group) == largest_group(number - len(group)) or not any(
-            a in known and b in known for a, b in _halves(merge)
-        ):
+        is_full = len(group) == largest_group(number - len(group))
+        if is_full or not _is_formed(merge, known):
             sizes.append(len(group))
             known, group = known | group, set()
         group.add(merge)
@@ -78,6 +76,11 @@ def most_frequent_parts(choices: Sequence[Sequence[Pair]]) -> np.ndarray:
         frequent = [max(pairs, key=lambda pair: left[pair[0]] * right[pair[1]]) for pairs in choices]
         parts = np.array(frequent, np.int64).reshape(-1, 2)
     return parts
+
+
+def _is_formed(merge: str, known: set[str]) -> bool:
+    """Return whether two known symbols form the merge."""
+    return any(a in known and b in known for a, b in _halves(merge))
 
 
 def _halves(merge: str) -> list[tuple[str, str]]:

@@ -1,13 +1,12 @@
 """Join compression/runtime into one file that can be copied to a device with a packed student.
 
-    python runtimes/python/join.py [TARGET]
+    python runtimes/python/join.py
 
 Modules follow the modules that they import. Imports inside the package are left out, the others merged at the top; of
 __init__.py, which only re-exports names, the docstring is taken.
 """
 
 import ast
-import sys
 from collections import Counter
 from importlib.util import resolve_name
 from pathlib import Path
@@ -86,6 +85,5 @@ def body_of(source: str, tree: ast.Module) -> str:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
-    target.write_text(join(), encoding="utf-8")
-    print(f"{target}: copy it next to packed files (.fwt); it needs NumPy only")
+    TARGET.write_text(join(), encoding="utf-8")
+    print(f"{TARGET}: copy it next to packed files (.fwt); it needs NumPy only")

@@ -79,7 +79,6 @@ def most_frequent_parts(choices: Sequence[Sequence[Pair]]) -> np.ndarray:
 
 
 def _is_formed(merge: str, known: set[str]) -> bool:
-    """Return whether two known symbols form the merge."""
     return any(a in known and b in known for a, b in _halves(merge))
 
 

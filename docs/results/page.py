@@ -10,6 +10,7 @@ The template calls:
     {{ by_size("small", "fasttext", task="sst-2", targets={"12 KB": {"accuracy": 0.81}}, quotes=["FFN-Hash25+q"]) }}
     {{ skyline("small", "fasttext", task="sst-2", picture="small-sst-2") }}
     {{ board("board") }}                                      the table of benchmarks/board.py, from board.json
+    {{ records() }}                                           the claims in records.yaml, against the records before
 
 The names are folders next to the template. Templates run in Jinja's sandbox.
 """
@@ -32,6 +33,7 @@ import board
 
 from archive import Archived, read_finished
 from common.cli import run_script
+from common.config import build, load_yaml
 from common.errors import UserError
 from common.store.files import read_json, write_text
 from compression.analysis.pictures import save_figure
@@ -43,6 +45,7 @@ from compression.experiments.report.results import SplitResults, group_rows
 from compression.experiments.report.table import markdown_table
 from merge import merged
 from overview import described, draw_overview, overview_table, overviews
+from records import Claim, records_table
 from size_table import LIMITS, Targets, size_table, warning
 
 if TYPE_CHECKING:
@@ -81,7 +84,7 @@ class Page:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-        functions = (self.overview, self.table, self.families, self.by_size, self.skyline, self.board)
+        functions = (self.overview, self.table, self.families, self.by_size, self.skyline, self.board, self.records)
         environment.globals = {function.__name__: pydantic.validate_call(function) for function in functions}
         try:
             return environment.from_string(template).render()
@@ -146,6 +149,11 @@ class Page:
     def board(self, name: str) -> str:
         """Return the table of the measurements in NAME.json, which benchmarks/board.py has written."""
         return board.table(read_json(self.folder / f"{name}.json")).rstrip("\n")
+
+    def records(self) -> str:
+        """Return the table of the claims in records.yaml."""
+        claims = load_yaml(self.folder / "records.yaml")["records"]
+        return records_table([build(Claim, claim) for claim in claims], lambda name, task: self._merged([name], task))
 
     def _picture(self, name: str, draw: Callable[[], Figure], description: str, caption: str) -> str:
         if name in self.pictures or Path(name).name != name:

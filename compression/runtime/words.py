@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-# Patterns of the classes of `_WordClasses`.
+# Patterns of the classes that `_word_class` returns.
 _WORD = re.compile(r"1m*|a[am]*(?:'a[am]*)*|[^ ]m*")
 _PART = re.compile(r"1m*|a[am]*|[^ ]m*")
 _PLAIN_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*|[^\w\s]|_")
@@ -57,41 +57,36 @@ def _spans(pattern: re.Pattern[str], text: str) -> list[tuple[int, int]]:
     return [match.span() for match in pattern.finditer(text.translate(_WORD_CLASSES))]
 
 
-class WordCache(dict):
-    """Word -> what a tokenizer computes for it, when it is first needed. When it is full, it is emptied.
+class Cache(dict):
+    """Key -> what is computed for it, when it is first needed. When it is full, it is emptied.
 
     Threads may share it: what another one has removed is computed again.
     """
 
-    def __init__(self, compute: Callable[[str], Any], most: int) -> None:
-        """most: words that are kept."""
+    def __init__(self, compute: Callable[[Any], Any], most: int) -> None:
+        """most: keys that are kept."""
         super().__init__()
         self._compute, self._most = compute, most
 
-    def __missing__(self, word: str) -> Any:
+    def __missing__(self, key: str | int) -> Any:
         if len(self) >= self._most:
             self.clear()
-        self[word] = value = self._compute(word)
+        self[key] = value = self._compute(key)
         return value
 
 
-class _WordClasses(dict):
-    """Code point -> a (letter or digit), 1 (one that stands alone), m (mark or joiner), quote, space, or !."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        if character.isspace():
-            word_class = " "
-        elif character in "'\u2019":
-            word_class = "'"
-        elif unicodedata.category(character)[0] == "M" or character in "\u200c\u200d":
-            word_class = "m"
-        elif stands_alone(character):
-            word_class = "1"
-        else:
-            word_class = "a" if character.isalnum() else "!"
-        self[code] = word_class
-        return word_class
+def _word_class(code: int) -> str:
+    """Return a code point's class: a (letter or digit), 1 (stands alone), m (mark or joiner), quote, space, or !."""
+    character = chr(code)
+    if character.isspace():
+        return " "
+    if character in "'\u2019":
+        return "'"
+    if unicodedata.category(character)[0] == "M" or character in "\u200c\u200d":
+        return "m"
+    if stands_alone(character):
+        return "1"
+    return "a" if character.isalnum() else "!"
 
 
-_WORD_CLASSES = _WordClasses()
+_WORD_CLASSES = Cache(_word_class, 1 << 16)

@@ -1,10 +1,13 @@
 """Words of texts in any script: the rule, and the rule of older files."""
 
+import tracemalloc
+
 import pytest
 import unicode_torture
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compression.runtime.tokenizers.bytelevel import gpt2_words
 from compression.runtime.words import split_words, stands_alone, word_spans
 
 WORDS = {
@@ -59,3 +62,13 @@ def test_every_character_but_white_space_is_in_one_word(text):
 
 def test_digits_do_not_stand_alone():
     assert [stands_alone(character) for character in "ก๑漢aあ한"] == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize("divide", [split_words, gpt2_words])
+def test_a_service_that_reads_every_character_does_not_grow(divide):
+    tracemalloc.start()
+    for first in range(0x80, 0x60000, 0x100):
+        divide("".join(map(chr, range(first, first + 0x100))))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 12_000_000  # 33 MB with a class kept for each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..words import WordCache
+from ..words import Cache
 from .merges import Merges
 from .normalisation import SPACE, Normaliser
 
@@ -34,7 +34,7 @@ class BytePairs:
         self.size = self._merges.size
         # Adjacent unknown characters are one token, so words are independent only if the space between them is known.
         self._words = bool(flags & WORDS) and SPACE in self._merges.ids
-        self._known = WordCache(self._ids_of, self.most_words)
+        self._known = Cache(self._ids_of, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from ..words import WordCache
+from ..words import Cache
 from .bpe import DUMMY_PREFIX
 from .merges import Merges
 
@@ -36,7 +36,7 @@ class ByteLevelPairs:
     def __init__(self, symbols: Sequence[str], states: Sequence[int], flags: int) -> None:
         self._merges, self._prefix = Merges(len(BYTES), symbols, states), bool(flags & DUMMY_PREFIX)
         self.size = self._merges.size
-        self._known = WordCache(self._ids_of, self.most_words)
+        self._known = Cache(self._ids_of, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""
@@ -60,27 +60,22 @@ def gpt2_words(text: str) -> list[str]:
     return [text[word.start() : word.end()] for word in _GPT2_WORD.finditer(classes)]
 
 
-class _Classes(dict):
-    """Code point -> an ASCII character of its class; ASCII stays as it is."""
-
-    def __missing__(self, code: int) -> str:
-        self[code] = character = chr(code) if code < 128 else _class_of(chr(code))
+def _class_of(code: int) -> str:
+    """Return an ASCII character of a code point's class; ASCII stays as it is."""
+    character = chr(code)
+    if code < 128:
         return character
-
-
-_CLASSES = _Classes()
-
-
-def _class_of(character: str) -> str:
     if character in _SPACES:
         return _SPACE
     category = unicodedata.category(character)
     if category == "Cn":
-        code = ord(character)
         if any(first <= code <= last for first, last in _LATER_LETTERS):
             return _LETTER
         return _NUMBER if any(first <= code <= last for first, last in _LATER_NUMBERS) else _OTHER
     return {"L": _LETTER, "N": _NUMBER}.get(category[0], _OTHER)
+
+
+_CLASSES = Cache(_class_of, 1 << 16)
 
 
 _LATER_LETTERS = (

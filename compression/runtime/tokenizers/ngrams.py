@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from ..words import WordCache, split_words
+from ..words import Cache, split_words
 
 PART_LENGTHS = (3, 4, 5)
 """Characters of a word's parts."""
@@ -55,7 +55,7 @@ class NGrams:
         """fingerprints: sorted, each below 2 to the power of bits."""
         self._ids = {fingerprint: i for i, fingerprint in enumerate(fingerprints, 1)}
         self._mask, self.size = (1 << bits) - 1, 1 + len(self._ids)
-        self._known = WordCache(self._learned, self.most_words)
+        self._known = Cache(self._learned, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text's n-grams."""

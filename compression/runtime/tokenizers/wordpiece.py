@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from ..words import WordCache
+from ..words import Cache
 
 
 class WordPieces:
@@ -23,7 +23,7 @@ class WordPieces:
         self._ids = {piece: i for i, piece in enumerate(pieces)}
         self._longest_piece = max(map(len, pieces), default=0)
         self._lowercase = lowercase
-        self._known = WordCache(self._split, self.most_words)
+        self._known = Cache(self._split, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return one id per piece."""

@@ -268,6 +268,8 @@ RUNS = {
     "table_7_2": 256,
     "table_7_3": 256,
     "table_7_5": 120,
+    "table_7_5_mnli": 6,
+    "table_7_5_qqp": 6,
     "table_7_5_sst_2": 40,
     "table_7_6": 96,
     "table_7_6_sst_2": 16,

@@ -36,7 +36,8 @@ from common.store.settings import QuerySettings
 from compression.evaluation.rows import Row
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.commands import commands_to_try
-from compression.experiments.compare import CompareSettings, compare, comparison_text
+from compression.experiments.compare import CompareSettings, compare
+from compression.experiments.comparison_text import comparison_text
 from compression.experiments.fit.settings import FitFlags, of_file
 from compression.experiments.jobs import JOBS, Plan, plan_chain, plan_file
 from compression.experiments.report import terminal_report

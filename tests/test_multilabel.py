@@ -24,7 +24,8 @@ from compression.augmentation.preprocess import preprocess
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best
-from compression.experiments.compare import CompareSettings, compare, comparison_text
+from compression.experiments.compare import CompareSettings, compare
+from compression.experiments.comparison_text import comparison_text
 from compression.experiments.report import terminal_table
 from compression.inference.predict import PredictSettings, predict
 from compression.runtime import load

@@ -19,15 +19,8 @@ from compression.distillation.distill import distill
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.compare import (
-    CompareSettings,
-    Comparison,
-    Effect,
-    Line,
-    compare,
-    comparison_text,
-    verdict,
-)
+from compression.experiments.compare import CompareSettings, Comparison, Effect, Line, compare
+from compression.experiments.comparison_text import comparison_text, verdict
 from compression.experiments.report.record import ExperimentRecord, write_record
 from compression.experiments.report.results import write_results
 from compression.experiments.significance import holm, paired_t

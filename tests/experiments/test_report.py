@@ -10,7 +10,7 @@ import pytest
 from common.errors import UserError
 from common.tables import human_bytes, text_table
 from compression.experiments.report import columns, terminal_report, terminal_table, write_report
-from compression.experiments.report.columns import COLUMNS, Column, models_table, score_text, summary
+from compression.experiments.report.columns import COLUMNS, TERMINAL_WIDTH, Column, models_table, score_text, summary
 from compression.experiments.report.record import ExperimentRecord, LabelShares, Quote, RecordedRun, settings_lines
 from compression.experiments.report.results import Stat, group_rows, stat
 from compression.experiments.report.table import markdown_table
@@ -233,18 +233,23 @@ def test_labels_alone_make_a_report(tmp_path: Path):
     paths = write_report(tmp_path, [], record)
     assert set(paths) == {"report.md", "report.html"}
     text = paths["report.md"].read_text(encoding="utf-8")
-    assert "| Rows | Count | negative, % | positive, % | negative, %, thesis (quoted) |" in text
-    assert "| train | 67,349 | 44.22 | 55.78 | 55.2 | 44.8 |" in text
-    assert "| augmented | 8 | 25.00 | 75.00 | 57.5 | 42.5 |" in text
-    assert "| validation | 4 | 50.00 | 50.00 | – | – |" in text
+    rows = "| Label | train (67,349 rows), % | augmented (8 rows), % | validation (4 rows), % |"
+    assert f"{rows} train, %, thesis (quoted) | augmented, %, thesis (quoted) |\n" in text
+    assert "| negative | 44.22 | 25.00 | 50.00 | 55.2 | 57.5 |\n" in text
+    assert "| positive | 55.78 | 75.00 | 50.00 | 44.8 | 42.5 |\n" in text
     assert "67,349" in terminal_report([], record)
     unquoted = write_report(tmp_path, [], chain(labels=shares))["report.md"].read_text(encoding="utf-8")
-    assert "| Rows | Count | negative, % | positive, % |\n" in unquoted
+    assert f"{rows}\n" in unquoted
     compared = (shares[0], shares[1].model_copy(update={"agreement": 0.875}))
     agreed = write_report(tmp_path, [], chain(labels=compared))["report.md"].read_text(encoding="utf-8")
-    assert "| Rows | Count | negative, % | positive, % | Agreement with source label, % |\n" in agreed
-    assert "| train | 67,349 | 44.22 | 55.78 | – |\n" in agreed
-    assert "| augmented | 8 | 25.00 | 75.00 | 87.50 |\n" in agreed
+    assert "| agreement with source label | – | 87.50 |\n" in agreed
+
+
+def test_of_very_many_labels_the_first_are_shown():
+    shares = LabelShares(task="t", rows="train", shares={f"label {n}": 0.02 for n in range(50)}, count=100)
+    lines = terminal_report([], chain(labels=(shares,))).splitlines()
+    assert max(map(len, lines)) <= TERMINAL_WIDTH
+    assert [line.split() for line in lines[-2:]] == [["label", "19", "2.00"], ["30", "other", "labels", "60.00"]]
 
 
 def test_nothing_to_report(tmp_path: Path):

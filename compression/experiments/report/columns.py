@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from common.data.report import SHOWN_LABELS
 from common.tables import UNITS, human_bytes
 from compression.evaluation.rows import Row
 from compression.experiments.report.record import ExperimentRecord
@@ -283,21 +284,28 @@ def summary(results: SplitResults) -> str:
 
 
 def label_tables(record: ExperimentRecord) -> list[Table]:
-    """Return tables of each task's label shares, in percent, with those of the thesis (table B.1) if it is quoted."""
+    """Return tables of each task's label shares, in percent, with those of the thesis (table B.1) if it is quoted.
+
+    A line for each label, one for those beyond SHOWN_LABELS together, and one for the agreement of augmented rows with
+    the label of the row that they were made from; a column for each set of rows.
+    """
     tables = []
     for task, counted in grouped(record.labels, lambda shares: shares.task).items():
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
+        shown, others = labels[:SHOWN_LABELS], labels[SHOWN_LABELS:]
+        rest, agreement = f"{len(others)} other labels", "agreement with source label"
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        columns = [text_column("Rows", lambda rows: rows.rows), number_column("Count", lambda rows: rows.count)]
-        for label in labels:
-            columns.append(number_column(f"{label}, %", lambda rows, of=label: rows.shares.get(of), ".2%"))
-        for label in labels:
-            shares, name = (
-                {rows: of_rows.get(label) for rows, of_rows in quoted.items()},
-                f"{label}, %, thesis (quoted)",
-            )
-            columns.append(number_column(name, lambda rows, of=shares: of.get(rows.rows), ".1%", group="quoted"))
-        columns.append(number_column("Agreement with source label, %", lambda rows: rows.agreement, ".2%"))
-        tables.append(table_of(f"{task}, labels", columns, counted))
+        columns = [text_column("Label", lambda name: name)]
+        for shares in counted:
+            of_rows = {**shares.shares, agreement: shares.agreement}
+            of_rows[rest] = sum(shares.shares.get(label, 0.0) for label in others)
+            heading = f"{shares.rows} ({shares.count:,} rows), %"
+            columns.append(number_column(heading, lambda name, of=of_rows: of.get(name), ".2%"))
+        for name, of_thesis in quoted.items():
+            heading = f"{name}, %, thesis (quoted)"
+            columns.append(number_column(heading, lambda name, of=of_thesis: of.get(name), ".1%", group="quoted"))
+        lines = [*shown, *[rest] * bool(others)]
+        lines += [agreement] * any(shares.agreement is not None for shares in counted)
+        tables.append(table_of(f"{task}, labels", columns, lines))
     return tables

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from card import Card
 from common.tables import human_bytes
 
+_SHOWN_LABELS = 10
 _OPENING = """# Models
 
 Packed files that run with NumPy only. `python zoo/publish.py` adds a model and writes this page from the cards
@@ -48,7 +49,8 @@ def _cells(card: Card) -> list[str]:
         teacher = ", ".join(card.teacher.encoders)
         teacher += "".join(f": {100 * score:.2f}" for score in list(card.teacher.metrics.values())[:1])
         teacher += "" if card.teacher.bytes is None else f" in {human_bytes(card.teacher.bytes)}"
-    answers = "a part of the context" if card.kind == "answers" else ", ".join(card.labels) or "a score"
+    labels = ", ".join(card.labels) if len(card.labels) <= _SHOWN_LABELS else f"one of {len(card.labels)} labels"
+    answers = "a part of the context" if card.kind == "answers" else labels or "a score"
     return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
 
 

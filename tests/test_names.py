@@ -24,7 +24,7 @@ def package_of(path):
 def places():
     """Return for each package three lists of places, as "file:line name", one for each rule."""
     by_package = {}
-    for folder in ("common", "compression", "benchmarks", "runtimes", "."):
+    for folder in ("common", "compression", "benchmarks", "runtimes", "docs", "zoo", "."):
         for path in sorted((tiny.ROOT / folder).glob("*.py" if folder == "." else "**/*.py")):
             tree, lists = ast.parse(path.read_bytes()), by_package.setdefault(package_of(path), ([], [], []))
             for rule, to in zip((passed_with_stars, vague_names, needless_docstrings), lists, strict=True):

@@ -91,7 +91,7 @@ class Card(Settings):
 
     name: str
     task: str
-    about: TaskNotes
+    notes: TaskNotes
     kind: Literal["texts", "pairs", "words", "answers"]
     """Unit that is labelled: a text, a pair of texts, or each word of a text; answers are parts of a context."""
     labels: tuple[str, ...]

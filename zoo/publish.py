@@ -79,14 +79,14 @@ def publish(settings: PublishSettings, experiment: str) -> Path:
     config = read_config(folder)
     if config.key != row["config_hash"]:
         raise UserError(f"{folder}: rebuilt after the experiment; run the experiment again")
-    own = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
-    packed = load_own_packed(own, folder, config)
+    packed_settings = EvaluateSettings(task=task.argument, workspace=paths.root, model_name=config.name)
+    packed = load_own_packed(packed_settings, folder, config)
     data = pack_student(folder, packed.temperature, packed.threshold or HALF, packed.rejects)
     model = load_bytes(data)
     card = Card(
         name=settings.name,
         task=task.name,
-        about=_notes(settings.zoo / _NOTES, task),
+        notes=_notes(settings.zoo / _NOTES, task),
         kind=_kind(model),
         labels=model.labels,
         range=task.range,
@@ -125,19 +125,19 @@ def _task(settings: PublishSettings, rows: list[Row]) -> Task:
     return load_task(name)
 
 
-def _choose(wanted: str | None, results: SplitResults) -> tuple[SeedGroup, Row]:
+def _choose(name: str | None, results: SplitResults) -> tuple[SeedGroup, Row]:
     """Return the family selected by --model, and its best seed on validation or the single model that --model names."""
     students = [group for group in results.groups if not (group.is_teacher or group.is_peer)]
     families = {group.name: group for group in students}
     models = {row["model"]: (group, row) for group in students for row in group.rows}
-    if wanted in models:
-        return models[wanted]
-    if wanted is None and len(students) == 1:
-        wanted = students[0].name
-    if wanted not in families:
-        near = nearest(wanted or "", [*families, *models])
+    if name in models:
+        return models[name]
+    if name is None and len(students) == 1:
+        name = students[0].name
+    if name not in families:
+        near = nearest(name or "", [*families, *models])
         raise UserError(f"--model: the experiment's students of {results.task} are {'; '.join(families)}{near}")
-    group = families[wanted]
+    group = families[name]
     if any(row["validation"] is None for row in group.rows):
         return group, group.rows[0]
     metric = next(iter(group.rows[0]["validation"]))
@@ -169,8 +169,8 @@ def _architecture(config: ModelConfig) -> dict[str, Any]:
     if config.student.get("pair_encoder", "compare") != "compare":
         sizes = (*sizes, "pair_encoder")
     without = {"encoder_hidden_dim"} if config.arch == "ffn" else set()
-    own = {name: config.student[name] for name in sizes if name not in without}
-    return {"student": config.arch, **own, "actions": [action.kind for action in config.actions]}
+    values = {name: config.student[name] for name in sizes if name not in without}
+    return {"student": config.arch, **values, "actions": [action.kind for action in config.actions]}
 
 
 def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelConfig) -> Teacher | None:
@@ -190,8 +190,8 @@ def _teacher(paths: Workspace, results: SplitResults, task: Task, config: ModelC
 
 
 def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
-    own = {name: value for name, value in config.distillation.items() if name in RowsSettings.model_fields}
-    settings = build(RowsSettings, own)
+    values = {name: value for name, value in config.distillation.items() if name in RowsSettings.model_fields}
+    settings = build(RowsSettings, values)
     names = settings.augmented_sets
     filtered = config.teacher if settings.min_confidence else None
     inputs = paths_of(learning_inputs(paths, task, names, filtered))
@@ -217,12 +217,12 @@ def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
 
 def _command(record: ExperimentRecord, paths: Workspace) -> str:
     """Return the command of an experiment for a shell, without paths of this machine."""
-    first, *given = re.split(r" (?=\w+=)", str(portable(record.definition, paths.root)))
+    first, *flags = re.split(r" (?=\w+=)", str(portable(record.definition, paths.root)))
     shipped = [path for path in (CONFIG_DIR / "experiments").rglob(first) if first.endswith(".yaml")]
     file = shipped[0].relative_to(CONFIG_DIR.parent).as_posix() if shipped else first
     word = "sweep" if record.kind == "sweep" else "run" if record.files else ""
     words = ["python", "experiment.py", *filter(None, [word, file])]
-    for one in given:
+    for one in flags:
         name, value = one.split("=", 1)
         words += ["--set", one] if word == "sweep" else ["--" + name.replace("_", "-"), value]
     return shlex.join(words)

@@ -51,12 +51,12 @@ def _cells(card: Card) -> list[str]:
         teacher += "" if card.teacher.bytes is None else f" in {human_bytes(card.teacher.bytes)}"
     labels = ", ".join(card.labels) if len(card.labels) <= _SHOWN_LABELS else f"one of {len(card.labels)} labels"
     answers = "a part of the context" if card.kind == "answers" else labels or "a score"
-    return [f"`{card.name}`", f"{card.about.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
+    return [f"`{card.name}`", f"{card.notes.question} {answers}", f"{card.bytes:,}", "<br>".join(scores), teacher]
 
 
 def _notes(card: Card) -> list[str]:
     """Return the lines about a task's data, which are the same for all of its models."""
-    about = card.about
-    limits = [f"- {limit[0].upper()}{limit[1:]}." for limit in about.limits]
-    data = f"Data: {about.data}, {about.source}. Licence: {about.licence}. Use: {about.use}."
+    notes = card.notes
+    limits = [f"- {limit[0].upper()}{limit[1:]}." for limit in notes.limits]
+    data = f"Data: {notes.data}, {notes.source}. Licence: {notes.licence}. Use: {notes.use}."
     return [f"## {card.task}", "", data, "", *limits, ""]

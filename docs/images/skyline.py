@@ -36,19 +36,21 @@ Points = list[tuple[str, float, float]]
 def points() -> dict[str, Points]:
     """Return what is drawn, from small to large: our students, fastText, the teacher, and the quoted encoders."""
     records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "fasttext-sst-2")]
-    (found,) = overviews(merged({one.record.name: one.rows for one in records}, TASK))
+    (overview,) = overviews(merged({one.record.name: one.rows for one in records}, TASK))
 
     def points_of(groups: dict[str, tuple[SeedGroup, Stat]]) -> Points:
         sizes = [groups[human_bytes(limit)] for limit in LIMITS]
         sized = [("", group.mean("bytes_packed"), 100 * score.mean) for group, score in sizes]
         return sorted(sized, key=lambda point: point[1])
 
-    teacher, score = found.teacher
+    teacher, score = overview.teacher
     return {
-        "ours": points_of(found.students),
-        "fasttext": points_of(found.peers),
+        "ours": points_of(overview.students),
+        "fasttext": points_of(overview.peers),
         "teacher": [("", teacher.mean("bytes_model") or TEACHER_BYTES, 100 * score.mean)],
-        "quoted": [(row["model"], row["bytes_model"], 100 * row["metrics"][found.metric]) for row in found.encoders],
+        "quoted": [
+            (row["model"], row["bytes_model"], 100 * row["metrics"][overview.metric]) for row in overview.encoders
+        ],
     }
 
 
@@ -56,8 +58,8 @@ def described(drawn: dict[str, Points]) -> str:
     """Return a line for each point: what the picture's file says of itself."""
     return "\n".join(
         f"{kind} {name}: {score:.2f} % in {human_bytes(size)}".replace(" :", ":")
-        for kind, found in drawn.items()
-        for name, size, score in found
+        for kind, of_kind in drawn.items()
+        for name, size, score in of_kind
     )
 
 
@@ -89,8 +91,8 @@ def draw(drawn: dict[str, Points]) -> Figure:
             "label": "quoted (GLUE's test server)",
         },
     }
-    for kind, found in drawn.items():
-        axes.plot([size for _, size, _ in found], [score for *_, score in found], zorder=3, **looks[kind])
+    for kind, of_kind in drawn.items():
+        axes.plot([size for _, size, _ in of_kind], [score for *_, score in of_kind], zorder=3, **looks[kind])
     # Away from the lines, which rise to the right.
     for kind, sideways, place in (
         ("ours", "right", (4, 8)),
@@ -100,8 +102,16 @@ def draw(drawn: dict[str, Points]) -> Figure:
     ):
         for name, size, score in drawn[kind]:
             text = f"{name}\n{score:.1f} %\n{human_bytes(size)}".strip()
-            style = {"color": looks[kind]["color"], "fontsize": 10.5, "ha": sideways, "textcoords": "offset points"}
-            axes.annotate(text, (size, score), place, va="bottom" if place[1] > 0 else "top", **style)
+            axes.annotate(
+                text,
+                (size, score),
+                place,
+                color=looks[kind]["color"],
+                fontsize=10.5,
+                ha=sideways,
+                va="bottom" if place[1] > 0 else "top",
+                textcoords="offset points",
+            )
     axes.set_xlim(4e3, 1.2e9)
     axes.set_ylim(74.5, 96.5)
     axes.xaxis.set_major_locator(LogLocator())

@@ -83,13 +83,13 @@ def read_finished(folder: Path) -> Archived:
         if status != "COMPLETED":
             raise UserError(f"{name}: its last run is {str(status).lower()}, not completed")
     planned = {(run.id, *sorted(run.cell.items())) for run in record.runs}
-    found = {(row.get("run_id"), *sorted(row["cell"].items())) for row in rows if row.get("cell") is not None}
-    if missing := planned - found:
+    with_rows = {(row.get("run_id"), *sorted(row["cell"].items())) for row in rows if row.get("cell") is not None}
+    if missing := planned - with_rows:
         raise UserError(
             f"{name}: {len(missing)} of {len(planned)} runs have no rows, and unfinished experiments are not archived; "
             f"see: experiment.py show {record.name}"
         )
-    if found - planned:
+    if with_rows - planned:
         raise UserError(f"{name}: some rows are from runs that it no longer has; run it again")
     return Archived(record, rows)
 
@@ -111,7 +111,7 @@ def portable(value: Any, root: Path, key: str = "") -> Any:
         return "/".join(Path(value).parts[-3:])
     if key == "data_dir" or _PATH.match(value) or (key == "run" and Path(value).is_relative_to(root)):
         return _short(value, root)
-    return _PATH.sub(lambda found: _short(found.group(), root), value)
+    return _PATH.sub(lambda match: _short(match.group(), root), value)
 
 
 def _short(path: str, root: Path) -> str:

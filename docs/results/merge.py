@@ -27,20 +27,20 @@ def merged(experiments: Mapping[str, Sequence[Row]], task: str) -> SplitResults:
     experiment has a test row of the task.
     """
     rows = {
-        name: [row for row in _last_models(own) if row["task"] == task and row["split"].startswith("test")]
-        for name, own in experiments.items()
+        name: [row for row in _last_models(of_experiment) if row["task"] == task and row["split"].startswith("test")]
+        for name, of_experiment in experiments.items()
     }
-    splits = list(dict.fromkeys(row["split"] for own in rows.values() for row in own))
-    found: dict[str, SeedGroup] = {}
-    for experiment, own in rows.items():
-        models = grouped(own, lambda row: str((row["model"], row["seed"], row.get("cell"))))
+    splits = list(dict.fromkeys(row["split"] for of_experiment in rows.values() for row in of_experiment))
+    groups: dict[str, SeedGroup] = {}
+    for experiment, of_experiment in rows.items():
+        models = grouped(of_experiment, lambda row: str((row["model"], row["seed"], row.get("cell"))))
         means = [row for model in models.values() if (row := mean_over_splits(model, splits))]
         for group in _renamed(experiment, [group for results in group_rows(means) for group in results.groups]):
             scores = sorted((row["model"], str(row["seed"]), str(row["metrics"])) for row in group.rows)
-            found.setdefault(str(scores), group)
-    if not found:
+            groups.setdefault(str(scores), group)
+    if not groups:
         raise UserError(f"no model of {task} was scored on test in {' or '.join(rows)}")
-    return split_results(task, " and ".join(splits), found.values())
+    return split_results(task, " and ".join(splits), groups.values())
 
 
 def _last_models(rows: Sequence[Row]) -> list[Row]:

@@ -65,22 +65,22 @@ def _overview(results: SplitResults, metric: str) -> Overview:
         score = _score(group, metric)
         if group.is_teacher or score is None:
             continue
-        where, found = size_class(max(row["bytes_packed"] for row in group.rows)), peers if group.is_peer else students
+        where, best = size_class(max(row["bytes_packed"] for row in group.rows)), peers if group.is_peer else students
         if where in students and not group.is_peer:
             better = _is_better(group, students[where][0], results, where)
         else:
-            better = where not in found or found[where][1].mean < score.mean
+            better = where not in best or best[where][1].mean < score.mean
         if better:
-            found[where] = group, score
-    own = [results.teacher_of(group) for group, _ in students.values()]
-    teachers = [(one, score) for one in own if one and (score := _score(one, metric))]
+            best[where] = group, score
+    of_students = [results.teacher_of(group) for group, _ in students.values()]
+    teachers = [(one, score) for one in of_students if one and (score := _score(one, metric))]
     thesis = [row for row in quoted_rows(results.task) if metric in row["metrics"] and row["stage"] == "quoted"]
     return Overview(
         task=results.task,
         metric=metric,
         students=students,
         peers=peers,
-        teacher=max(teachers, key=lambda each: each[1].mean) if teachers else None,
+        teacher=max(teachers, key=lambda pair: pair[1].mean) if teachers else None,
         thesis=max(thesis, key=lambda row: row["metrics"][metric]) if thesis else None,
         encoders=[row for row in quoted_encoders(results.task) if metric in row["metrics"]],
     )
@@ -96,7 +96,7 @@ def _is_better(group: SeedGroup, other: SeedGroup, results: SplitResults, where:
 
 
 def _score(group: SeedGroup, metric: str) -> Stat | None:
-    """Return a group's score; for F1, at the packed file's threshold if there is one."""
+    # F1 is at the packed file's threshold if there is one.
     return (group.metric(F1_AT_THRESHOLD) if metric == "f1" else None) or group.metric(metric)
 
 
@@ -105,30 +105,30 @@ def quoted_encoders(task: str) -> list[Row]:
 
     Sizes are four bytes per parameter.
     """
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for line in read_quotes(ENCODERS_FILE):
         if line["task"] == task:
             name, parameters = line["model"], float(line["parameters"])
-            row = found.setdefault(name, quoted_row(task, name, "baseline", 4 * parameters, parameters))
+            row = rows.setdefault(name, quoted_row(task, name, "baseline", 4 * parameters, parameters))
             row["metrics"][line["metric"]] = share(line["percent"])
-    return list(found.values())
+    return list(rows.values())
 
 
-def overview_table(found: Sequence[Overview]) -> str:
+def overview_table(shown: Sequence[Overview]) -> str:
     """Return the table in Markdown, with a line for each task and metric."""
     classes = list(map(human_bytes, LIMITS))
-    encoders = list(dict.fromkeys(row["model"] for each in found for row in each.encoders))
+    encoders = list(dict.fromkeys(row["model"] for overview in shown for row in overview.encoders))
 
-    def line(each: Overview) -> Line:
-        quoted = {row["model"]: row["metrics"][each.metric] for row in each.encoders}
-        peer = max(each.peers.values(), key=lambda one: one[1].mean, default=None)
-        score = each.thesis and f"{100 * each.thesis['metrics'][each.metric]:.1f}"
-        thesis = each.thesis and f"{score} ({human_bytes(each.thesis['bytes_model'])})"
+    def line(overview: Overview) -> Line:
+        quoted = {row["model"]: row["metrics"][overview.metric] for row in overview.encoders}
+        peer = max(overview.peers.values(), key=lambda one: one[1].mean, default=None)
+        score = overview.thesis and f"{100 * overview.thesis['metrics'][overview.metric]:.1f}"
+        thesis = overview.thesis and f"{score} ({human_bytes(overview.thesis['bytes_model'])})"
         return Line(
             [
-                Entry(f"{each.task}, {metric_heading(each.metric)}"),
-                *(_mean_entry(each.students.get(name)) for name in classes),
-                _mean_entry(each.teacher),
+                Entry(f"{overview.task}, {metric_heading(overview.metric)}"),
+                *(_mean_entry(overview.students.get(name)) for name in classes),
+                _mean_entry(overview.teacher),
                 text_entry(f"{peer[1].text} ({human_bytes(peer[0].mean('bytes_packed'))})" if peer else None),
                 text_entry(thesis),
                 *(number_entry(quoted.get(name), ".1f", 0.01) for name in encoders),
@@ -142,8 +142,8 @@ def overview_table(found: Sequence[Overview]) -> str:
         *(f"{name} (quoted)" for name in encoders),
     ]
     names = [Head(("Test score",), numeric=False), *(Head((name,)) for name in [*classes, *heads])]
-    lines = [line(each) for each in found]
-    averages = [_average(found, column) for column in zip(*(each.entries[1:] for each in lines), strict=True)]
+    lines = [line(overview) for overview in shown]
+    averages = [_average(shown, column) for column in zip(*(overview.entries[1:] for overview in lines), strict=True)]
     return markdown_table(Table("", names, [*lines, Line([Entry("average of tasks"), *averages])]))
 
 
@@ -151,27 +151,27 @@ def _mean_entry(one: tuple[SeedGroup, Stat] | None) -> Entry:
     return Entry(one[1].text, one[1]) if one else text_entry(None)
 
 
-def _average(found: Sequence[Overview], column: Sequence[Entry]) -> Entry:
+def _average(shown: Sequence[Overview], column: Sequence[Entry]) -> Entry:
     """Return the average of a column of the table; it has none if its models differ in size, or a score is missing."""
     by_task: dict[str, dict[str, float | None]] = {}
-    for each, entry in zip(found, column, strict=True):
-        by_task.setdefault(each.task, {})[each.metric] = entry.sort if isinstance(entry.sort, float) else None
+    for overview, entry in zip(shown, column, strict=True):
+        by_task.setdefault(overview.task, {})[overview.metric] = entry.sort if isinstance(entry.sort, float) else None
     return number_entry(average_of_tasks(by_task), ".2f", 0.01)
 
 
-def draw_overview(found: Sequence[Overview]) -> Figure:
+def draw_overview(shown: Sequence[Overview]) -> Figure:
     """Return a figure with a panel for each task and metric: score against size."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = -(-len(found) // _COLUMNS)
-    size = _PANEL_INCHES[0] * min(_COLUMNS, len(found)), _PANEL_INCHES[1] * rows + 0.4
+    rows = -(-len(shown) // _COLUMNS)
+    size = _PANEL_INCHES[0] * min(_COLUMNS, len(shown)), _PANEL_INCHES[1] * rows + 0.4
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    panels = list(figure.subplots(rows, min(_COLUMNS, len(found)), squeeze=False).flat)
-    for axes, each in zip(panels, found, strict=False):
-        _draw_panel(axes, each)
-    for axes in panels[len(found) :]:
+    panels = list(figure.subplots(rows, min(_COLUMNS, len(shown)), squeeze=False).flat)
+    for axes, overview in zip(panels, shown, strict=False):
+        _draw_panel(axes, overview)
+    for axes in panels[len(shown) :]:
         axes.set_visible(False)
     named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     labels = sorted(named, key=lambda label: label not in (_STUDENTS, _PEERS))
@@ -180,7 +180,7 @@ def draw_overview(found: Sequence[Overview]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, each: Overview) -> None:
+def _draw_panel(axes: Axes, overview: Overview) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     def plot(groups: dict[str, tuple[SeedGroup, Stat]], label: str, colour: str, marker: str) -> None:
@@ -191,37 +191,37 @@ def _draw_panel(axes: Axes, each: Overview) -> None:
             look = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "capsize": 2}
             axes.errorbar([size for size, _ in points], means, spread, label=label, zorder=3, **look)
 
-    plot(each.students, _STUDENTS, _BLUE, "o")
-    plot({name: peer for name, peer in each.peers.items() if name != "larger"}, _PEERS, _ORANGE, "^")
+    plot(overview.students, _STUDENTS, _BLUE, "o")
+    plot({name: peer for name, peer in overview.peers.items() if name != "larger"}, _PEERS, _ORANGE, "^")
     quoted = {"linestyle": "none", "color": _PURPLE, "markerfacecolor": "none", "markersize": 5.5, "zorder": 2}
-    if each.encoders:
-        sizes = [row["bytes_model"] for row in each.encoders]
-        scores = [100 * row["metrics"][each.metric] for row in each.encoders]
-        names = " and ".join(row["model"] for row in each.encoders)
+    if overview.encoders:
+        sizes = [row["bytes_model"] for row in overview.encoders]
+        scores = [100 * row["metrics"][overview.metric] for row in overview.encoders]
+        names = " and ".join(row["model"] for row in overview.encoders)
         axes.plot(sizes, scores, marker="s", label=f"{names} (quoted)", **quoted)
-    if each.thesis:
-        at = each.thesis["bytes_model"], 100 * each.thesis["metrics"][each.metric]
+    if overview.thesis:
+        at = overview.thesis["bytes_model"], 100 * overview.thesis["metrics"][overview.metric]
         axes.plot(*at, marker="D", label="thesis's best student (quoted)", **quoted)
-    if each.teacher:
+    if overview.teacher:
         line = {"color": _GREY, "linestyle": "--", "linewidth": 1}
-        axes.axhline(100 * each.teacher[1].mean, label="the students' teacher", **line)
+        axes.axhline(100 * overview.teacher[1].mean, label="the students' teacher", **line)
     axes.set_xscale("log")
     axes.set_xlim(6e3, 8e7)
     axes.xaxis.set_major_locator(FixedLocator([1e4, 1e5, 1e6, 1e7]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
-    axes.set_title(f"{each.task}, {metric_heading(each.metric)}", loc="left", fontsize=9.5)
+    axes.set_title(f"{overview.task}, {metric_heading(overview.metric)}", loc="left", fontsize=9.5)
     axes.tick_params(labelsize=8.5)
     axes.grid(color="#e8e8e8", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def described(found: Sequence[Overview]) -> str:
+def described(shown: Sequence[Overview]) -> str:
     """Return the contents of the picture as text, one point per line."""
     return "\n".join(
-        f"{each.task} {each.metric} {name} {human_bytes(group.mean('bytes_packed'))}: {score.text}"
-        for each in found
-        for name, groups in (("student", each.students), ("fastText", each.peers))
+        f"{overview.task} {overview.metric} {name} {human_bytes(group.mean('bytes_packed'))}: {score.text}"
+        for overview in shown
+        for name, groups in (("student", overview.students), ("fastText", overview.peers))
         for group, score in groups.values()
     )

@@ -44,7 +44,7 @@ from compression.experiments.report.record import Quote
 from compression.experiments.report.results import SplitResults, group_rows
 from compression.experiments.report.table import markdown_table
 from merge import merged
-from overview import described, draw_overview, overview_table, overviews
+from overview import Overview, described, draw_overview, overview_table, overviews
 from records import Claim, records_table
 from size_table import LIMITS, Targets, size_table, warning
 
@@ -106,12 +106,11 @@ class Page:
 
         tasks: task -> names of experiments; metrics: task -> metrics; default: only the main metric.
         """
-        wanted = metrics or {}
-        found = [
-            each for task, names in tasks.items() for each in overviews(self._merged(names, task), wanted.get(task, ()))
-        ]
-        shown = self._picture(picture, lambda: draw_overview(found), described(found), "Scores of all tasks by size")
-        return f"{overview_table(found)}\n\n{shown}"
+        drawn: list[Overview] = []
+        for task, names in tasks.items():
+            drawn += overviews(self._merged(names, task), (metrics or {}).get(task, ()))
+        shown = self._picture(picture, lambda: draw_overview(drawn), described(drawn), "Scores of all tasks by size")
+        return f"{overview_table(drawn)}\n\n{shown}"
 
     def table(self, name: str, task: str | None = None) -> str:
         """Return an experiment's table of means and deviations. task: which table, if there are several."""
@@ -124,10 +123,10 @@ class Page:
     def families(self, *names: str, task: str, split: str = "test") -> str:
         """Return a table of the experiments' families on a split of a task, with the best student in bold."""
         rows = [row for one in self._all(names) for row in one.rows]
-        found = [results for results in group_rows(rows) if (results.task, results.split) == (task, split)]
-        if not found:
+        results = next((of for of in group_rows(rows) if (of.task, of.split) == (task, split)), None)
+        if results is None:
             raise UserError(f"families: nothing was scored on {split} of {task}")
-        return markdown_table(models_table(found[0])) + warning(any(g.selected_on_test for g in found[0].groups))
+        return markdown_table(models_table(results)) + warning(any(g.selected_on_test for g in results.groups))
 
     def by_size(
         self,
@@ -143,8 +142,8 @@ class Page:
     def skyline(self, *names: str, task: str, picture: str, quoted: bool = False) -> str:
         """Add a picture of scores against packed sizes. Returns the Markdown that shows it. picture: its name."""
         results, quote = self._merged(names, task), Quote(table="7.5") if quoted else None
-        about = described_skyline(results, quote)
-        return self._picture(picture, lambda: draw_skylines([results], quote), about, f"Scores on {task} against sizes")
+        points, caption = described_skyline(results, quote), f"Scores on {task} against sizes"
+        return self._picture(picture, lambda: draw_skylines([results], quote), points, caption)
 
     def board(self, name: str) -> str:
         """Return the table of the measurements in NAME.json, which benchmarks/board.py has written."""

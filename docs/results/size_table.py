@@ -43,7 +43,7 @@ def size_table(
     classes = ["teachers", *map(human_bytes, limits), LARGER]
     points = {row["model"]: row for row in quoted_rows(results.task)}
     _check_known("targets: no class", targets, classes[1:-1])
-    _check_known("targets: no metric", (metric for wanted in targets.values() for metric in wanted), metrics)
+    _check_known("targets: no metric", (metric for of_class in targets.values() for metric in of_class), metrics)
     _check_known(f"quotes: on {results.task} the thesis's table 7.5 has no model", quotes, points)
 
     rows: list[tuple[str, list[Entry]]] = []  # size class, and the remaining entries of the line
@@ -56,8 +56,8 @@ def size_table(
             if None in packed:
                 raise UserError(f"{group.name}: a row has no bytes_packed, and the table is by the packed file")
             own_class, size = size_class(max(packed), limits), human_bytes(group.mean("bytes_packed"))
-            wanted = {} if group.is_peer else targets.get(own_class, {})
-            target = _target(wanted, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
+            of_class = {} if group.is_peer else targets.get(own_class, {})
+            target = _target(of_class, {name: score.mean for name, score in zip(metrics, scores, strict=True) if score})
         numbers = [number_entry(group.mean("parameters"))]
         numbers += [column.entry(group, teacher) for column in (*scored, *timed)]
         rows.append((own_class, [Entry(group.label), text_entry(size), *numbers, Entry(target)]))
@@ -110,10 +110,10 @@ def _weights(size: float | None) -> str | None:
 def _target(targets: Mapping[str, float], means: Mapping[str, float] | None = None) -> str:
     """Return '≥ 81.00: reached', or by how much the target is missed; for several metrics, each with its name."""
     texts = []
-    for metric, wanted in targets.items():
-        text = f"{metric} ≥ {100 * wanted:.2f}" if len(targets) > 1 else f"≥ {100 * wanted:.2f}"
+    for metric, goal in targets.items():
+        text = f"{metric} ≥ {100 * goal:.2f}" if len(targets) > 1 else f"≥ {100 * goal:.2f}"
         if means is not None and metric in means:
-            short = wanted - means[metric]
+            short = goal - means[metric]
             text += ": reached" if short <= 0 else f": missed by {100 * short:.2f}"
         texts.append(text)
     return "; ".join(texts)

@@ -26,6 +26,8 @@ MODULE = FOLDER / "featherweight.wasm"
 PAGE = FOLDER / "featherweight.html"
 GROUPS = {"texts": "One text", "pairs": "Two texts", "words": "Words of a text"}
 """Kind of a model of the zoo -> its heading in the page's list. The module reads no models that answer questions."""
+FIRST_TASK = "sst-2"
+"""Task of the model that the page opens."""
 COMPILE = "-target wasm32-wasi -mcpu=generic+simd128+bulk_memory -std=c99 -Wall -Wextra -Werror -Os -Xclang -Oz -c"
 LINK = "--no-entry --stack-first -z stack-size=131072 --gc-sections --strip-all --compress-relocations -O2"
 
@@ -62,7 +64,7 @@ def page(models: list[Path]) -> str:
         entry = {"name": path.stem, "file": base64.b64encode(path.read_bytes()).decode()}
         if (path_of_card := path.with_suffix(".json")).exists():
             card = json.loads(path_of_card.read_text(encoding="utf-8"))
-            entry |= {name: card["about"][name] for name in ("title", "question")}
+            entry |= {name: card["notes"][name] for name in ("title", "question")}
             entry |= {"group": GROUPS[card["kind"]], "range": card["range"]}
         entries.append(entry)
     # A script element ends at the first "</" in its content.
@@ -106,7 +108,7 @@ def zoo_models() -> list[Path]:
     cards = [json.loads(path.read_text(encoding="utf-8")) for path in ZOO.glob("*.json")]
     kinds = list(GROUPS)
     read = [
-        (kinds.index(card["kind"]), card["task"], card["bytes"], card["name"])
+        (kinds.index(card["kind"]), card["task"] != FIRST_TASK, card["task"], card["bytes"], card["name"])
         for card in cards
         if card["kind"] in kinds
     ]

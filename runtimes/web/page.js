@@ -31,13 +31,19 @@ const word = (text, strength, side, note, title) => {
   return shown;
 };
 
-const showLabels = (labels, probabilities) => find("labels").replaceChildren(...labels.map((label, index) => {
-  const bar = make("div", { className: "bar" }, make("i"));
-  bar.firstChild.style.width = `${100 * probabilities[index]}%`;
-  bar.setAttribute("aria-hidden", "true");
-  return make("div", { className: "label" }, make("span", {}, label), bar,
-    make("span", { className: "number" }, percent(probabilities[index])));
-}));
+// Of many labels, the most probable ones.
+const MOST_LABELS = 10;
+const showLabels = (labels, probabilities) => {
+  const order = labels.map((_, index) => index);
+  if (labels.length > MOST_LABELS) order.sort((a, b) => probabilities[b] - probabilities[a]).length = MOST_LABELS;
+  find("labels").replaceChildren(...order.map(index => {
+    const bar = make("div", { className: "bar" }, make("i"));
+    bar.firstChild.style.width = `${100 * probabilities[index]}%`;
+    bar.setAttribute("aria-hidden", "true");
+    return make("div", { className: "label" }, make("span", {}, labels[index]), bar,
+      make("span", { className: "number" }, percent(probabilities[index])));
+  }));
+};
 
 const showTags = text => {
   const tags = model.tag(text);

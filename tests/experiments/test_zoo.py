@@ -58,7 +58,7 @@ def test_a_card_describes_its_file(card):
     model, task = load(card.name), load_task(card.task)
     assert (model.name, model.task, model.labels) == (card.name, task.models_task, card.labels)
     assert card.range == task.range
-    assert card.about == build(TaskNotes, load_yaml(ZOO / "tasks.yaml")[card.task.replace("-", "_")])
+    assert card.notes == build(TaskNotes, load_yaml(ZOO / "tasks.yaml")[card.task.replace("-", "_")])
     kinds = {"tags": "words", "answers": "answers"}
     assert card.kind == kinds.get(model.kind, "pairs" if model.pair else "texts")
     assert set(card.test) == set(task.test_splits)
@@ -166,7 +166,7 @@ def test_a_model_of_a_sweep_is_published(workspace, zoo, monkeypatch, capsys):
     assert card.teacher.name == best["teacher"] == "tiny-bert"
     assert card.training.augmented_rows > card.training.rows
     assert card.training.augmentation["variants"] == 2
-    assert card.about.limits == ("tests",)
+    assert card.notes.limits == ("tests",)
     assert card.command == "python experiment.py sweep g.yaml"
     assert (zoo / "README.md").read_text() == readme([card])
     assert "| `tiny-1k` |" in readme([card])

@@ -111,7 +111,7 @@ def test_a_file_says_what_it_is(run):
     assert (header["license"], header["datasets"], header["metrics"]) == ("other", ["sst-2"], ["accuracy"])
     (scored,) = header["model-index"][0]["results"]
     assert scored["metrics"] == [{"type": "accuracy", "value": 0.8417}]
-    card = read_card(tiny.ROOT / "zoo" / "sst-2-12k.json").about
+    card = read_card(tiny.ROOT / "zoo" / "sst-2-12k.json").notes
     assert f"- Licence of the data: {card.licence}.\n" in text
     assert text.count(card.use) == text.count(card.data) == text.count(card.limits[0]) == 1
     assert run("featherweight", "info", "--help").stdout.startswith("usage: featherweight info [-h] model\n")

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("json", type=Path, help="a file of SquadShifts in SQuAD's form, with Amazon_Reviews articles")
     articles = json.loads(parser.parse_args().json.read_bytes())["data"]
     reviews = [article for article in articles if article.get("title", "").startswith("Amazon")]
-    whole = [found for article in reviews for text in article["paragraphs"] for found in sentences(text["context"])]
+    whole = [part for article in reviews for text in article["paragraphs"] for part in sentences(text["context"])]
     rows = list(dict.fromkeys([*whole, *(clause for sentence in whole for clause in clauses(sentence))]))
     random.Random(1).shuffle(rows)
     pq.write_table(pa.table({"sentence": rows}), OUT, compression="zstd", compression_level=22, use_dictionary=False)

@@ -86,7 +86,7 @@ def card(path: str) -> str:
     return _CARD.format(
         header="\n".join(f"{name}: {json.dumps(value)}" for name, value in header.items()),  # YAML reads JSON
         title=" ".join(model.name.split()),
-        opening=f"{entry['about']['question']} {opening}" if entry else opening,
+        opening=f"{entry['notes']['question']} {opening}" if entry else opening,
         facts=_table(("", ""), rows),
         notes="\n".join(_notes(entry)) if entry else _UNKNOWN,
         file=file,
@@ -125,7 +125,7 @@ def _scores_for_machines(entry: dict[str, Any], pipeline: str) -> dict[str, Any]
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:
-    notes, splits = entry["about"], entry["test"]
+    notes, splits = entry["notes"], entry["test"]
     scores = [
         (name.replace("_", " "), f"{split['rows']:,}", metric.replace("_", " "), f"{100 * value:.2f}")
         for name, split in splits.items()

@@ -33,7 +33,7 @@ def listing() -> str:
     for task, models in groupby(cards(), lambda card: card["task"]):
         for place, card in enumerate(models):
             if not place:
-                notes = card["about"]
+                notes = card["notes"]
                 lines += [
                     f"{task}: {notes['title']}",
                     f"  licence of the data: {notes['licence']}",

@@ -1628,15 +1628,15 @@ static void fw__read_pieces(fw__pass *p) {
     if (p->r->error) return;
   }
   for (uint32_t i = 0; i < m->pieces; i++) {
-    uint32_t shared = fw__number(p->r, characters), own = fw__number(p->r, FW__MOST_VALUES), before_length = length;
+    uint32_t shared = fw__number(p->r, characters), rest = fw__number(p->r, FW__MOST_VALUES), before_length = length;
     memcpy(before, piece, length);
     length = 0;
     for (uint32_t n = 0; n < shared; n++) do
         length++;
       while (length < before_length && piece[length] >> 6 == 2);
-    if (!p->r->error && own > p->r->end - p->r->at) p->r->error = FW_FIELD;
-    if (!p->r->error && own > sizeof piece - length) p->r->error = FW_VOCABULARY;
-    for (uint32_t n = 0; n < own && !p->r->error; n++) piece[length++] = (uint8_t)fw__byte(p->r, 256);
+    if (!p->r->error && rest > p->r->end - p->r->at) p->r->error = FW_FIELD;
+    if (!p->r->error && rest > sizeof piece - length) p->r->error = FW_VOCABULARY;
+    for (uint32_t n = 0; n < rest && !p->r->error; n++) piece[length++] = (uint8_t)fw__byte(p->r, 256);
     if (p->r->error) return;
     characters = fw__characters(piece, length);
     uint32_t common = length < before_length ? length : before_length;
@@ -2014,7 +2014,7 @@ static void fw__read_header(fw__pass *p) {
 /* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether the number of symbols is valid. */
 static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   uint32_t whole = 1u << bits, present = 0, top = 0, second = FW__NONE, quotients[64] = {0};
-  uint64_t sum = 0, given = 0;
+  uint64_t sum = 0, total = 0;
   for (uint32_t i = 0; i < count; i++) present += weights[i] > 0, sum += weights[i];
   if (present < 2 || present > whole - whole / 8) return 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -2024,11 +2024,11 @@ static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
     if (!f) f = 1;
     if (known) *known = f;
     weights[i] = f;
-    given += f;
+    total += f;
   }
   for (uint32_t i = 0; i < count; i++)
     if (weights[i] > weights[top]) top = i;
-  weights[top] += (uint32_t)(whole - given);
+  weights[top] += (uint32_t)(whole - total);
   if (weights[top] > whole - whole / 64) {
     uint32_t excess = weights[top] - (whole - whole / 64);
     for (uint32_t i = 0; i < count; i++)
@@ -2337,7 +2337,7 @@ static uint32_t fw__id(const fw_model *m, uint32_t symbol) {
 /* Set the hash, length and id of all symbols. */
 static int fw__make_symbols(fw_model *m) {
   size_t at = 0;
-  uint32_t id = 0, blank = FW__BLANK, found;
+  uint32_t id = 0, blank = FW__BLANK, space;
   memset(m->symbol_table, 0xFF, sizeof *m->symbol_table * ((size_t)m->table_mask + 1));
   m->has_unused = 0;
   for (uint32_t i = 0; i < m->symbol_count; i++) {
@@ -2371,8 +2371,8 @@ static int fw__make_symbols(fw_model *m) {
     s->id = state == FW__USED ? (fw__index)id : state == FW__UNUSED ? FW__NO_INDEX : 0;
   }
   if (id + 1 != m->rows) return FW_VOCABULARY;
-  found = m->symbol_count ? fw__find(m, blank, 1, &blank, 0, FW__NONE) : FW__NONE;
-  m->words_apart = m->bpe_flags & FW__WORDS && found != FW__NONE && fw__id(m, found);
+  space = m->symbol_count ? fw__find(m, blank, 1, &blank, 0, FW__NONE) : FW__NONE;
+  m->words_apart = m->bpe_flags & FW__WORDS && space != FW__NONE && fw__id(m, space);
   return 0;
 }
 
@@ -2540,14 +2540,14 @@ static int fw__fill_fusion(fw_model *m, const float **vectors) {
   int status = fw__start_matrix(m, matrix);
   fw__clear(&m->fusion);
   for (uint32_t row = 0; row < matrix->rows && !status; row++) {
-    float *own = m->row, *read = own + count, *difference = read + count;
-    status = fw__checked_row(m, matrix, row, own);
+    float *alone = m->row, *read = alone + count, *difference = read + count;
+    status = fw__checked_row(m, matrix, row, alone);
     for (uint32_t i = 0; i < count; i++) {
-      own[i] += difference[i];
+      alone[i] += difference[i];
       read[i] -= difference[i];
       difference[i] = difference[count + i];
     }
-    fw__put_row(&m->fusion, row, 0, own, 3 * count);
+    fw__put_row(&m->fusion, row, 0, alone, 3 * count);
   }
   m->scale = *(*vectors)++;
   for (uint32_t i = 0; i < m->compared; i++) m->fusion.bias[i] = *(*vectors)++;
@@ -2686,7 +2686,7 @@ static int fw__load(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   if (m->calibrated) m->temperature = fw__float_within(r, 1.0f / 128, 128.0f);
   if (m->has_threshold && !r->error) m->threshold = fw__float_within(r, 0.0f, 1.0f);
   if (r->error) return r->error;
-  uint64_t limit = 352 * ((uint64_t)(r->end - r->at) + 8), wanted = 0, carried;
+  uint64_t limit = 352 * ((uint64_t)(r->end - r->at) + 8), raw = 0, carried;
   if (limit > FW__MOST_VALUES) limit = FW__MOST_VALUES;
   int status = fw__decode_stream(m, r, lanes, m->first, limit);
   if (status) return status;
@@ -2707,10 +2707,10 @@ static int fw__load(fw_model *m, fw__reader *r, fw__lanes *lanes) {
   status = fw__decode_stream(m, r, lanes, m->main, limit);
   if (status) return status;
   for (fw__array *array = m->main; array; array = array->next)
-    if (array->mode == FW__RAW) wanted += array->count;
+    if (array->mode == FW__RAW) raw += array->count;
   carried = 2 * (uint64_t)lanes->total;
-  if (r->end - r->at != (wanted > carried ? wanted - carried : 0)) return FW_FIELD;
-  for (uint64_t i = wanted; i < carried; i++)
+  if (r->end - r->at != (raw > carried ? raw - carried : 0)) return FW_FIELD;
+  for (uint64_t i = raw; i < carried; i++)
     if (*fw__carried(lanes, i)) return FW_FIELD;
   uint64_t at = 0;
   for (fw__array *array = m->main; array; array = array->next) {
@@ -3126,8 +3126,8 @@ static void fw__encode_characters(fw__work *w, const uint32_t *text, size_t coun
     few[0] = lower.at[i] == 0x2019 ? '\'' : lower.at[i];
     if (few[0] >= 0x80) parts = fw__decompose(few[0], 1, few);
     for (uint32_t n = 0; n < parts; n++) {
-      const char *found = few[n] && few[n] < 0x80 ? strchr(alphabet, (int)few[n]) : NULL;
-      if (!fw__combining(few[n])) fw__token_id(w, found ? (uint32_t)(found - alphabet) + 1 : 0);
+      const char *letter = few[n] && few[n] < 0x80 ? strchr(alphabet, (int)few[n]) : NULL;
+      if (!fw__combining(few[n])) fw__token_id(w, letter ? (uint32_t)(letter - alphabet) + 1 : 0);
     }
   }
 }
@@ -3220,8 +3220,8 @@ static void fw__ngram(fw__work *w, uint32_t crc, int is_word) {
     if (m->fingerprints[middle] < fingerprint) low = middle + 1;
     else high = middle;
   }
-  int found = low < m->pieces && m->fingerprints[low] == fingerprint;
-  if (found || is_word) fw__token_id(w, found ? low + 1 : 0);
+  int known = low < m->pieces && m->fingerprints[low] == fingerprint;
+  if (known || is_word) fw__token_id(w, known ? low + 1 : 0);
 }
 
 /* Write the tokens of a word, of the word before it and the word, and of its parts. of_pair: the CRC-32 of the word
@@ -3313,19 +3313,19 @@ static void fw__split_word(fw__work *w, const uint32_t *word, size_t count) {
   const fw_model *m = w->m;
   size_t start = 0, end_before = w->end, count_before = w->count;
   while (start < count && count <= 100) {
-    uint32_t first = 0, last = m->pieces, place = 0, found = FW__NONE;
-    size_t found_end = start;
+    uint32_t first = 0, last = m->pieces, place = 0, longest = FW__NONE;
+    size_t longest_end = start;
     uint8_t bytes[4] = {'#', '#', 0, 0};
     for (; start && place < 2; place++) fw__narrow(m, &first, &last, place, '#');
     for (size_t i = start; i < count && first < last; i++) {
       uint32_t length = fw__encode(word[i], bytes);
       for (uint32_t n = 0; n < length; n++) fw__narrow(m, &first, &last, place++, bytes[n]);
       if (first < last && m->piece_starts[first + 1] - m->piece_starts[first] == place)
-        found = first + 1, found_end = i + 1;
+        longest = first + 1, longest_end = i + 1;
     }
-    if (found == FW__NONE) break;
-    fw__token_id(w, found);
-    start = found_end;
+    if (longest == FW__NONE) break;
+    fw__token_id(w, longest);
+    start = longest_end;
   }
   if (start == count) return;
   w->end = end_before;
@@ -3448,16 +3448,16 @@ static uint32_t fw__match(const fw_model *m, const uint32_t *text, size_t left, 
   uint32_t best = 4, most = m->base != FW__IDENTITY || m->longest_rule > 4 ? 4 : m->longest_rule;
   *rule = NULL;
   for (uint32_t i = m->rule_heads[*text & 255]; i != FW__NONE; i = m->rules[i].next) {
-    const fw__rule *each = &m->rules[i];
-    if (each->has_value && each->key.characters > best && each->key.characters <= left &&
-        fw__key_matches(&each->key, text) && fw__own_rule(m, text, each->key.characters) == each)
-      best = each->key.characters, *rule = each;
+    const fw__rule *candidate = &m->rules[i];
+    if (candidate->has_value && candidate->key.characters > best && candidate->key.characters <= left &&
+        fw__key_matches(&candidate->key, text) && fw__own_rule(m, text, candidate->key.characters) == candidate)
+      best = candidate->key.characters, *rule = candidate;
   }
   if (*rule) return best;
   for (uint32_t length = left < most ? (uint32_t)left : most; length; length--) {
-    const fw__rule *own = fw__own_rule(m, text, length);
-    if (own && !own->has_value) continue;
-    if (own) return *rule = own, length;
+    const fw__rule *of_length = fw__own_rule(m, text, length);
+    if (of_length && !of_length->has_value) continue;
+    if (of_length) return *rule = of_length, length;
     if (fw__base_rule(m, text, length, value, count)) return length;
   }
   value[0] = *text;
@@ -3935,8 +3935,8 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
         (uint8_t *)w->cache + 64 + ((uint64_t)hash * w->cache->words >> 32) / FW__PLACES * FW__PLACES * of_word;
     fw__word *place = NULL;
     for (uint32_t i = 0; i < FW__PLACES && !place; i++) {
-      fw__word *each = (fw__word *)(void *)(first + i * of_word);
-      if (each->hash == hash && each->length == bytes && !memcmp(each->bytes, word, bytes)) place = each;
+      fw__word *entry = (fw__word *)(void *)(first + i * of_word);
+      if (entry->hash == hash && entry->length == bytes && !memcmp(entry->bytes, word, bytes)) place = entry;
     }
     if (place && pooled && place->count <= w->most - w->count) {
       const float *kept = (const float *)(const void *)(place + 1);
@@ -3986,9 +3986,9 @@ typedef struct {
   size_t words;
   float *rows;
   size_t apart;
-} fw__wanted;
+} fw__word_rows;
 
-static const fw__wanted fw__none = {NULL, 0, NULL, 0};
+static const fw__word_rows fw__none = {NULL, 0, NULL, 0};
 
 /* Texts that a recurrent encoder reads at a time, so that its weights are read once for them, and texts of which the
  * tokens are found before. */
@@ -4087,11 +4087,11 @@ static void fw__step(const fw_model *m, float *restrict gates, float *restrict r
  * next one. Writes the last state of each, or the maximum over all states, in rows of [width]. wanted: of a single
  * text. */
 static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size_t count, int backward, float *out,
-                    const fw__wanted *wanted) {
+                    const fw__word_rows *word_rows) {
   const fw_model *m = w->m;
   const fw__dense *layer = &w->layers[m->arch == FW_GRU ? 2 * backward : backward];
   uint32_t hidden = m->hidden, outputs = fw__padded(layer);
-  size_t word = backward ? wanted->words : 0, of_state = sizeof(float) * (size_t)hidden, next = 0, active = 0;
+  size_t word = backward ? word_rows->words : 0, of_state = sizeof(float) * (size_t)hidden, next = 0, active = 0;
   size_t text[FW__AT_ONCE], step[FW__AT_ONCE], most = FW__AT_ONCE > 1 ? s->most : 1;
   memset(s->in, 0, sizeof(float) * most * s->apart);
   for (;;) {
@@ -4117,10 +4117,10 @@ static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size
       if (!m->max_pool || !step[row]) memcpy(to, state, of_state);
       else
         for (uint32_t i = 0; i < hidden; i++) to[i] = state[i] > to[i] ? state[i] : to[i];
-      for (; !backward && word < wanted->words && wanted->starts[word] == token; word++)
-        memcpy(wanted->rows + word * wanted->apart, state, of_state);
-      for (; backward && word && wanted->starts[word - 1] == token; word--)
-        memcpy(wanted->rows + (word - 1) * wanted->apart + hidden, state, of_state);
+      for (; !backward && word < word_rows->words && word_rows->starts[word] == token; word++)
+        memcpy(word_rows->rows + word * word_rows->apart, state, of_state);
+      for (; backward && word && word_rows->starts[word - 1] == token; word--)
+        memcpy(word_rows->rows + (word - 1) * word_rows->apart + hidden, state, of_state);
       if (++step[row] < texts[text[row]].count) continue;
       active--;
       if (FW__AT_ONCE == 1) break;
@@ -4134,15 +4134,15 @@ static void fw__run(fw__work *w, const fw__steps *s, const fw__side *texts, size
 
 /* Encode texts with a recurrent encoder, in rows of [width]. */
 static void fw__encode_recurrent(fw__work *w, const fw__side *texts, size_t count, float *out,
-                                 const fw__wanted *wanted) {
+                                 const fw__word_rows *word_rows) {
   fw__steps steps = fw__place_steps(w, count);
   if (w->full) return;
-  fw__run(w, &steps, texts, count, 0, out, wanted);
-  fw__run(w, &steps, texts, count, 1, out + w->m->hidden, wanted);
+  fw__run(w, &steps, texts, count, 0, out, word_rows);
+  fw__run(w, &steps, texts, count, 1, out + w->m->hidden, word_rows);
 }
 
 /* Windows slide over a buffer of vectors, which is moved to its front when it is full. */
-static void fw__encode_windows(fw__work *w, const fw__side *text, float *restrict out, const fw__wanted *wanted) {
+static void fw__encode_windows(fw__work *w, const fw__side *text, float *restrict out, const fw__word_rows *word_rows) {
   const fw_model *m = w->m;
   const fw__dense *layer = &w->layers[0];
   size_t reach = m->kernel / 2, window = m->kernel, kept = window + 32, dim = w->input, filled = reach, word = 0;
@@ -4165,19 +4165,19 @@ static void fw__encode_windows(fw__work *w, const fw__side *text, float *restric
     const float *restrict gates = both + m->hidden;
     for (uint32_t i = 0; i < m->hidden; i++) both[i] = both[i] * fw__sigmoid(gates[i]);
     for (uint32_t i = 0; i < m->hidden; i++) out[i] = !token || both[i] > out[i] ? both[i] : out[i];
-    for (; word < wanted->words && wanted->starts[word] == token; word++)
-      for (uint32_t i = 0; i < m->hidden; i++) wanted->rows[word * wanted->apart + i] = fw__clipped(both[i]);
+    for (; word < word_rows->words && word_rows->starts[word] == token; word++)
+      for (uint32_t i = 0; i < m->hidden; i++) word_rows->rows[word * word_rows->apart + i] = fw__clipped(both[i]);
   }
   for (uint32_t i = 0; i < m->hidden; i++) out[i] = fw__clipped(out[i]);
 }
 
-/* Write a token's attention output, [width]: the sum of the values, weighted by the softmax of scale * (own . key).
+/* Write a token's attention output, [width]: the sum of the values, weighted by the softmax of scale * (query . key).
  * Keys and values are `apart` floats apart. scores: [count], scratch memory. */
-static void fw__attend(const float *own, const float *keys, const float *values, size_t apart, size_t count,
+static void fw__attend(const float *query, const float *keys, const float *values, size_t apart, size_t count,
                        uint32_t width, float scale, float *restrict scores, float *restrict read) {
   float most = 0, sum = 0;
   for (size_t i = 0; i < count; i++) {
-    scores[i] = scale * fw__dot(own, keys + i * apart, width);
+    scores[i] = scale * fw__dot(query, keys + i * apart, width);
     if (!i || scores[i] > most) most = scores[i];
   }
   for (size_t i = 0; i < count; i++) scores[i] = fw__exp(scores[i] - most);
@@ -4268,16 +4268,16 @@ static void fw__settle_rows(const fw__sequence *s, uint32_t adapter, const float
 /* Apply a layer to the first `count` states, which attend to all. */
 static void fw__apply_layer(const fw__sequence *s, uint32_t number, const float *vectors, size_t count) {
   const fw_model *m = s->m;
-  uint32_t hidden = m->hidden, width = m->attention / m->heads, own = m->arch == FW_RECURSIVE ? 0 : number;
-  const fw__dense *attention = m->layers + (m->share == FW__SHARE_ATTENTION ? 0 : own * FW__OF_LAYER);
-  const fw__dense *feed = m->layers + (m->share == FW__SHARE_FEED ? 0 : own * FW__OF_LAYER);
+  uint32_t hidden = m->hidden, width = m->attention / m->heads, layer = m->arch == FW_RECURSIVE ? 0 : number;
+  const fw__dense *attention = m->layers + (m->share == FW__SHARE_ATTENTION ? 0 : layer * FW__OF_LAYER);
+  const fw__dense *feed = m->layers + (m->share == FW__SHARE_FEED ? 0 : layer * FW__OF_LAYER);
   size_t of_attention = (size_t)fw__attention_vectors(m);
   const float *norm = vectors + of_attention - 2 * (size_t)hidden;
   const float *last_norm = vectors + of_attention + m->intermediate + hidden;
   size_t apart = s->apart;
   float scale = fw__inverse_root((float)width);
-  if (own) { /* the norms of unshared parts */
-    size_t before = (size_t)(fw__layer_vectors(m) + (own - 1) * fw__later_vectors(m));
+  if (layer) { /* the norms of unshared parts */
+    size_t before = (size_t)(fw__layer_vectors(m) + (layer - 1) * fw__later_vectors(m));
     if (m->share != FW__SHARE_ATTENTION) norm += before;
     if (m->share != FW__SHARE_FEED) last_norm += before - (m->share ? of_attention : 0);
   }
@@ -4335,7 +4335,7 @@ static void fw__embed(const fw__work *w, const fw__sequence *s, const fw__side *
 
 /* Encode one text, or two as one sequence: writes the state of the first token, and those of words. */
 static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t texts, float *out,
-                                const fw__wanted *wanted) {
+                                const fw__word_rows *word_rows) {
   const fw_model *m = w->m;
   uint32_t hidden = m->hidden, units = m->intermediate > m->adapters ? m->intermediate : m->adapters;
   const float *norm = m->floats + m->vectors + (m->dim != hidden ? hidden : 0), *vectors = norm + 2 * (size_t)hidden;
@@ -4358,15 +4358,15 @@ static void fw__encode_sequence(fw__work *w, const fw__side *sides, uint32_t tex
   memset(s.read, 0, sizeof(float) * s.together * s.apart);
   fw__embed(w, &s, sides, norm);
   for (uint32_t number = 0; number < m->depth; number++) /* in the last layer the first state is enough for a text */
-    fw__apply_layer(&s, number, vectors, number + 1 < m->depth || wanted->words ? s.padded : FW__GROUP);
+    fw__apply_layer(&s, number, vectors, number + 1 < m->depth || word_rows->words ? s.padded : FW__GROUP);
   memcpy(out, s.states, sizeof *out * (size_t)hidden);
-  for (size_t word = 0; word < wanted->words; word++)
-    memcpy(wanted->rows + word * wanted->apart, s.states + (1 + wanted->starts[word]) * s.apart,
+  for (size_t word = 0; word < word_rows->words; word++)
+    memcpy(word_rows->rows + word * word_rows->apart, s.states + (1 + word_rows->starts[word]) * s.apart,
            sizeof(float) * (size_t)hidden);
 }
 
 /* Encode the workspace's tokens: out is [width], or NULL if only states of words are needed. */
-static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) {
+static int fw__encode_tokens(fw__work *w, float *out, const fw__word_rows *word_rows) {
   const fw_model *m = w->m;
   size_t used = w->used;
   w->row = (float *)fw__room(w, m->dim, sizeof(float));
@@ -4376,11 +4376,11 @@ static int fw__encode_tokens(fw__work *w, float *out, const fw__wanted *wanted) 
   if (m->arch == FW_FFN) {
     fw__encode_bag(w, out);
   } else if (m->arch == FW_CONV) {
-    fw__encode_windows(w, &text, out, wanted);
+    fw__encode_windows(w, &text, out, word_rows);
   } else if (fw__is_transformer(m)) {
-    fw__encode_sequence(w, &text, 1, out, wanted);
+    fw__encode_sequence(w, &text, 1, out, word_rows);
   } else {
-    fw__encode_recurrent(w, &text, 1, out, wanted);
+    fw__encode_recurrent(w, &text, 1, out, word_rows);
   }
   w->used = used;
   return w->full ? FW_WORKSPACE : FW_OK;
@@ -4504,12 +4504,12 @@ static void fw__fuse(const fw_model *m, const fw__side *text, const fw__side *ot
   for (size_t first = 0, here; first < text->count; first += here) {
     here = text->count - first < FW__FUSED ? text->count - first : FW__FUSED;
     for (size_t row = 0; row < here; row++) {
-      const float *own = text->rows + (first + row) * apart;
+      const float *token = text->rows + (first + row) * apart;
       float *restrict whole = in + row * inputs, *restrict read = whole + of_token, *restrict product = read + of_token;
-      fw__attend(own, other->rows, other->rows, apart, other->count, of_token, m->scale, scores, read);
+      fw__attend(token, other->rows, other->rows, apart, other->count, of_token, m->scale, scores, read);
       for (uint32_t n = 0; n < of_token; n++) {
-        whole[n] = own[n];
-        product[n] = own[n] * read[n];
+        whole[n] = token[n];
+        product[n] = token[n] * read[n];
       }
     }
     if (FW__FUSED > 1) fw__apply_rows(m, &m->fusion, FW__FUSED, in, inputs, fused, outputs);
@@ -4549,11 +4549,11 @@ static int fw__encode_aligned(fw__work *w, const char *const *texts, const size_
     }
   }
   for (int side = 0; side < 2; side++) {
-    fw__wanted wanted = {all, sides[side].count, sides[side].rows, apart};
+    fw__word_rows word_rows = {all, sides[side].count, sides[side].rows, apart};
     w->inputs = sides[side].rows + m->width;
     w->inputs_apart = apart;
     w->count = sides[side].count;
-    status = fw__encode_tokens(w, NULL, &wanted);
+    status = fw__encode_tokens(w, NULL, &word_rows);
     if (status) return status;
   }
   for (int side = 0; side < 2 && !status; side++, out += m->width) {
@@ -4626,7 +4626,7 @@ static size_t fw__answer_together(const fw_model *m, const char *texts, const si
                                   void *workspace, size_t size, float *logits) {
   fw__work w;
   fw__side sides[FW__QUEUE];
-  size_t found = 0, most = count - first < FW__QUEUE ? count - first : FW__QUEUE, width = m->width;
+  size_t encoded_texts = 0, most = count - first < FW__QUEUE ? count - first : FW__QUEUE, width = m->width;
   if (FW__QUEUE < 2 || m->pair || m->tags || !fw__is_recurrent(m) || fw__start_work(&w, m, workspace, size)) return 0;
   size_t end = w.end, fit = (end - w.used) / (16 * width); /* a quarter of the workspace is for encoded texts */
   if (most > fit) most = fit;
@@ -4636,18 +4636,18 @@ static size_t fw__answer_together(const fw_model *m, const char *texts, const si
   size_t used = w.used;
   fw__place_steps(&w, most); /* room for it is left */
   if (w.full) return 0;
-  for (; found < most; found++) {
-    size_t at = first + found, start = at ? ends[at - 1] : 0;
+  for (; encoded_texts < most; encoded_texts++) {
+    size_t at = first + encoded_texts, start = at ? ends[at - 1] : 0;
     if (fw__find_tokens(&w, texts + start, ends[at] - start)) break;
-    sides[found].tokens = w.base + w.end;
-    sides[found].count = w.count;
+    sides[encoded_texts].tokens = w.base + w.end;
+    sides[encoded_texts].count = w.count;
   }
   w.full = 0;
   w.used = used;
-  fw__encode_recurrent(&w, sides, found, encoded, &fw__none);
+  fw__encode_recurrent(&w, sides, encoded_texts, encoded, &fw__none);
   w.end = end;
-  for (size_t i = 0; i < found; i++) fw__classify(&w, encoded + i * width, logits + (first + i) * m->outputs);
-  return w.full ? 0 : found;
+  for (size_t i = 0; i < encoded_texts; i++) fw__classify(&w, encoded + i * width, logits + (first + i) * m->outputs);
+  return w.full ? 0 : encoded_texts;
 }
 
 FW_API int fw_many(const fw_model *model, const char *texts, const size_t *ends, size_t count, void *workspace,
@@ -4703,7 +4703,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
   if (status) return status;
   fw__push(&w, &codes, ' ');
   fw__finish(&w, &codes);
-  fw__wanted wanted = {NULL, *count, NULL, model->width};
+  fw__word_rows word_rows = {NULL, *count, NULL, model->width};
   uint32_t *starts = (uint32_t *)fw__room(&w, *count, sizeof *starts);
   float *answers = (float *)fw__room(&w, model->outputs, sizeof *answers);
   if (w.full) return FW_WORKSPACE;
@@ -4720,14 +4720,14 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
     if (w.full) return FW_WORKSPACE;
     start = i + 1;
   }
-  wanted.words = word;
-  wanted.starts = starts;
-  wanted.rows = (float *)fw__room(&w, word * model->width, sizeof(float));
+  word_rows.words = word;
+  word_rows.starts = starts;
+  word_rows.rows = (float *)fw__room(&w, word * model->width, sizeof(float));
   if (w.full) return FW_WORKSPACE;
-  status = fw__encode_tokens(&w, NULL, &wanted);
+  status = fw__encode_tokens(&w, NULL, &word_rows);
   for (size_t i = 0; i < word && !status; i++) {
     float *to = logits ? logits + i * model->outputs : answers;
-    fw__classify(&w, wanted.rows + i * model->width, to);
+    fw__classify(&w, word_rows.rows + i * model->width, to);
     if (w.full) return FW_WORKSPACE;
     words[i].label = fw_best(to, model->outputs);
   }
@@ -4737,7 +4737,7 @@ FW_API int fw_tag(const fw_model *model, const char *text, size_t length, void *
 FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
   const fw_model *m = model;
   /* Per character: twice in a text, a part, three offers, a split piece, and a token. */
-  uint64_t each =
+  uint64_t of_character =
       4 * 4 + sizeof(fw__part) + 3 * sizeof(fw__offer) + 8 + (m->embedding == FW_HASH ? sizeof(fw__hashed) : 4);
   uint64_t floats =
       2 * (uint64_t)m->dim + 8 * (uint64_t)m->width + 10 * (uint64_t)m->hidden + m->cls + 2 * (uint64_t)m->outputs;
@@ -4760,7 +4760,7 @@ FW_API size_t fw_workspace_size(const fw_model *model, size_t longest) {
     floats += most * (fw__token_size(m) / sizeof(float) + 2 * ((uint64_t)m->width + m->input) + 2 + m->hidden);
     floats += FW__FUSED * (4 * (uint64_t)m->width + 3 * (uint64_t)m->dim + 16) + (uint64_t)(m->kernel + 32) * m->hidden;
   }
-  bytes = ((uint64_t)longest + 4) * m->growth * each + 4 * floats + 4 * symbols + 4096 + 64;
+  bytes = ((uint64_t)longest + 4) * m->growth * of_character + 4 * floats + 4 * symbols + 4096 + 64;
   bytes += bytes < FW__CACHE ? bytes : FW__CACHE;
   return bytes > SIZE_MAX / 2 ? SIZE_MAX : (size_t)bytes;
 }

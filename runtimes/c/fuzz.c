@@ -81,15 +81,15 @@ static int answer(const uint8_t *bytes, size_t length, const char *text, size_t 
     fw_start(workspace, size);
     *logits = copy(NULL, model.outputs * words * sizeof **logits);
     if (model.tags) {
-      fw_word *found = copy(NULL, words * sizeof *found);
-      status = fw_tag(&model, exact, of_text, workspace, size, found, words, count, *logits);
+      fw_word *tagged = copy(NULL, words * sizeof *tagged);
+      status = fw_tag(&model, exact, of_text, workspace, size, tagged, words, count, *logits);
       *count *= model.outputs;
       for (uint32_t i = 0; i < model.labels && i < 3; i++) {
         size_t of_label;
         const char *label = fw_label(&model, i, &of_label);
         free(copy(label, of_label));
       }
-      free(found);
+      free(tagged);
     } else {
       size_t skipped = of_text < 2 ? of_text : 2; /* texts of a pair share some tokens */
       status = fw_logits(&model, exact, of_text, model.pair ? exact + skipped : NULL, of_text - skipped, workspace,

@@ -401,12 +401,12 @@ int main(int count, char **words) {
     return count < 2 ? 2 : 0;
   }
   const char *command = words[1], *known[] = {"predict", "predict-prob", "test", "tag", "bench", "info", "embed"};
-  int found = -1;
+  int chosen = -1;
   for (int i = 0; i < 7; i++)
-    if (!strcmp(command, known[i])) found = i;
-  if (found < 0) die(command, "no such command; fwt --help lists them");
+    if (!strcmp(command, known[i])) chosen = i;
+  if (chosen < 0) die(command, "no such command; fwt --help lists them");
   if (count < 3) die(command, "give a packed file (.fwt), or its name in the zoo");
-  if (count > (found < 2 ? 5 : found > 4 ? 3 : 4))
+  if (count > (chosen < 2 ? 5 : chosen > 4 ? 3 : 4))
     die(words[count - 1], "more than the command takes; see fwt --help");
   char *end = NULL;
   unsigned long most = count > 4 ? strtoul(words[4], &end, 10) : 1;
@@ -414,13 +414,13 @@ int main(int count, char **words) {
   open_model(&s, words[2]);
   s.file = count > 3 && strcmp(words[3], "-") ? words[3] : "standard input";
   s.in = stdin;
-  if (found < 5 && count > 3 && strcmp(words[3], "-") && !(s.in = fopen(words[3], "rb")))
+  if (chosen < 5 && count > 3 && strcmp(words[3], "-") && !(s.in = fopen(words[3], "rb")))
     die(words[3], "cannot be opened");
-  if (found < 2) predict(&s, most, found);
-  else if (found == 2) test(&s);
-  else if (found == 3) tag(&s);
-  else if (found == 4) bench(&s);
-  else if (found == 5) info(&s);
+  if (chosen < 2) predict(&s, most, chosen);
+  else if (chosen == 2) test(&s);
+  else if (chosen == 3) tag(&s);
+  else if (chosen == 4) bench(&s);
+  else if (chosen == 5) info(&s);
   else embed(&s);
   if (fflush(stdout) || ferror(stdout)) die("standard output", "cannot be written");
   return 0;

@@ -1,2 +1,2 @@
 // For require(): the functions of featherweight.js.
-exports.load = async (...given) => (await import("./featherweight.js")).load(...given);
+exports.load = async (...parameters) => (await import("./featherweight.js")).load(...parameters);

@@ -44,8 +44,8 @@ static size_t aligned(size_t at) { return (at + 63) & ~(size_t)63; }
 
 /* Grow the memory up to an address. Returns 0 if that fails. */
 static int reach(size_t end) {
-  size_t pages = __builtin_wasm_memory_size(0), wanted = end / PAGE + 1;
-  return wanted <= pages || __builtin_wasm_memory_grow(0, wanted - pages) != SIZE_MAX;
+  size_t pages = __builtin_wasm_memory_size(0), needed = end / PAGE + 1;
+  return needed <= pages || __builtin_wasm_memory_grow(0, needed - pages) != SIZE_MAX;
 }
 
 /* Inflate the Unicode tables, which are stored by byte planes: of all four-byte cells the first bytes, then the second
@@ -138,15 +138,15 @@ EXPORT(predict) int predict(size_t length, size_t second) {
 /* Label the words of the text in `input`. Returns a status; `about` has the address of the words (start, length in
  * bytes and label of each) and their number; their logits follow the last word. */
 EXPORT(tag) int tag(size_t length) {
-  fw_word *found = (fw_word *)results;
-  float *logits = (float *)(found + words);
+  fw_word *tagged = (fw_word *)results;
+  float *logits = (float *)(tagged + words);
   size_t count = 0;
   int status;
-  while ((status = fw_tag(&about.model, (const char *)base, length, (void *)work, work_size, found, words, &count,
+  while ((status = fw_tag(&about.model, (const char *)base, length, (void *)work, work_size, tagged, words, &count,
                           logits)) == FW_WORKSPACE &&
          larger(length))
     continue;
-  memmove(found + count, logits, count * 4 * about.model.outputs);
+  memmove(tagged + count, logits, count * 4 * about.model.outputs);
   about.at = (uint32_t)results;
   about.length = (uint32_t)count;
   return status;

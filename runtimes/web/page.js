@@ -68,14 +68,14 @@ const showAnswer = texts => {
   find("answer").textContent = "score" in answer ? (low + (high - low) * answer.score).toFixed(2)
     : (answer.labels?.join(", ") ?? answer.label) || "none of these";
   showLabels(answer.probabilities ? model.labels : [], answer.probabilities);
-  const most = Math.max(0.02, ...drops.flat().map(each => Math.abs(each.drop)));
+  const most = Math.max(0.02, ...drops.flat().map(word => Math.abs(word.drop)));
   const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs((high - low) * value).toFixed(2);
   const title = answer.probabilities ? "percentage points of the answer's probability" : "of the score";
   find("words-title").textContent = "Which words mattered";
-  find("words").replaceChildren(...drops.map(words => make("div", {}, ...words.flatMap(each => {
-    const strength = Math.abs(each.drop) / most;
-    return [word(each.word, strength, each.drop < 0 ? "against" : "for", strength > 0.2 ? unit(each.drop) : "",
-      `${each.word}: ${unit(each.drop)} ${title}`), " "];
+  find("words").replaceChildren(...drops.map(words => make("div", {}, ...words.flatMap(part => {
+    const strength = Math.abs(part.drop) / most;
+    return [word(part.word, strength, part.drop < 0 ? "against" : "for", strength > 0.2 ? unit(part.drop) : "",
+      `${part.word}: ${unit(part.drop)} ${title}`), " "];
   }))));
   const falls = answer.probabilities ? "the probability of the answer, in percentage points," : "the score";
   find("legend").textContent = `How far ${falls} falls without the word. Words with a minus speak against the answer.`;
@@ -115,9 +115,9 @@ const decodedModule = decode(MODULE), embedded = WebAssembly.compile(decodedModu
 
 const list = () => {
   const groups = new Map();
-  MODELS.forEach((each, value) => {
-    each.data ??= decode(each.file);
-    const label = each.group ?? "Your files", shown = `${each.title ?? each.name}, ${Math.round(each.data.length / 1000)} KB`;
+  MODELS.forEach((entry, value) => {
+    entry.data ??= decode(entry.file);
+    const label = entry.group ?? "Your files", shown = `${entry.title ?? entry.name}, ${Math.round(entry.data.length / 1000)} KB`;
     if (!groups.has(label)) groups.set(label, make("optgroup", { label }));
     groups.get(label).append(make("option", { value }, shown));
   });

@@ -392,7 +392,8 @@ def test_rows_of_the_zoos_tasks(card, tmp_path):
     if folder is None:
         pytest.skip(f"no copy of {task.source.folder} next to the repository")
     files = source_files(task.source, folder, Workspace(tmp_path))
-    split = read_source(files[task.test_splits[0]], task, labelled=True)
+    file = files.get(task.test_splits[0]) or files["all"]  # test may be drawn from all rows
+    split = read_source(file, task, labelled=True)
     rows = list(zip(*split.sentences(), strict=True))[:: len(split) // 300]
     texts = rows if task.pair else [text for (text,) in rows]
     theirs, ours = load(zoo_file(card.name)), load_native(zoo_file(card.name))

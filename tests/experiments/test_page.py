@@ -51,7 +51,7 @@ def test_everything_is_on_the_page(html):
     assert "91.50 ± 0.71" not in text  # one of its two seeds is missing
     assert "76.50 ± 0.71" in text
     assert "thesis, SST-2 (quoted)" in text
-    assert "25.00 75.00" in text
+    assert "other 75.00" in text
     assert "embedding 100,000 (100.0 %)" in text
     assert "preprocess" in text
     assert 'class="n best"' in html

@@ -17,7 +17,7 @@ Table = tuple[list[str] | None, list[list[str]]]
 
 
 def write_rest(folder: Path) -> Path:
-    """CoLA, MRPC, STS-B, QNLI, RTE, WNLI and the diagnostic set."""
+    """CoLA, MRPC, STS-B, QNLI, RTE, WNLI and the diagnostic set, and Banking77."""
     layouts = {"CoLA": cola(), "MRPC": mrpc(), "STS-B": sts_b(), "QNLI": qnli(), "RTE": rte(), "WNLI": wnli()}
     for name, (header, rows) in layouts.items():
         for file, part in (("train.tsv", rows[:TRAIN]), ("dev.tsv", rows[TRAIN:])):
@@ -25,6 +25,10 @@ def write_rest(folder: Path) -> Path:
             tiny.write_tsv(folder / name / file, first, others)
     header, rows = diagnostic()
     tiny.write_tsv(folder / "diagnostic" / "diagnostic-full.tsv", header or [], rows)
+    intents = [f'"{text}",{("age_limit", "card_arrival")[y]}\n' for text, y in SINGLES]
+    (folder / "BANKING77").mkdir()
+    for file, part in (("train.csv", intents[::2]), ("test.csv", intents[1::2])):
+        (folder / "BANKING77" / file).write_text("".join(["text,category\n", *part]))
     return folder
 
 

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
+KEPT_CHARACTERS = 1 << 16
+"""Most characters whose classes are kept: all that most services read, but not all of Unicode."""
 # Patterns of the classes that `_word_class` returns.
 _WORD = re.compile(r"1m*|a[am]*(?:'a[am]*)*|[^ ]m*")
 _PART = re.compile(r"1m*|a[am]*|[^ ]m*")
@@ -89,4 +91,4 @@ def _word_class(code: int) -> str:
     return "a" if character.isalnum() else "!"
 
 
-_WORD_CLASSES = Cache(_word_class, 1 << 16)
+_WORD_CLASSES = Cache(_word_class, KEPT_CHARACTERS)

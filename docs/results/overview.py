@@ -143,7 +143,7 @@ def overview_table(shown: Sequence[Overview]) -> str:
     ]
     names = [Head(("Test score",), numeric=False), *(Head((name,)) for name in [*classes, *heads])]
     lines = [line(overview) for overview in shown]
-    averages = [_average(shown, column) for column in zip(*(overview.entries[1:] for overview in lines), strict=True)]
+    averages = [_average(shown, column) for column in zip(*(of_task.entries[1:] for of_task in lines), strict=True)]
     return markdown_table(Table("", names, [*lines, Line([Entry("average of tasks"), *averages])]))
 
 

@@ -50,16 +50,14 @@ def records_table(claims: Sequence[Claim], results_of: Callable[[str, str], Spli
             raise UserError(f"records: {claim.model} of {claim.experiment} has no {metric} or no packed file")
         is_record, difference = True, ""
         if record is not None:
-            points = _points_ahead(student, record, metric)
-            interval = paired_t(points, _CONFIDENCE)
+            interval = paired_t(_points_ahead(student, record, metric), _CONFIDENCE)
             smaller = size <= _SHARE_OF_BYTES * (record.mean("bytes_packed") or 0)
             is_record = interval.mean > (-_POINTS_BEHIND if smaller else 0)
             difference = f"{interval.mean:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}]"
         if is_record:
             records[place] = student
-        text = f"{100 * score.mean:.2f}" + (f" ± {100 * score.sd:.2f}" if score.sd is not None else "")
         heading = f"{claim.task}, {claim.size}, {metric_heading(metric)}" if place != above else ""
-        cells = [heading, claim.changed, claim.experiment, human_bytes(size), text, difference]
+        cells = [heading, claim.changed, claim.experiment, human_bytes(size), score.text, difference]
         lines.append(Line([*map(Entry, cells), Entry("yes" if is_record else "no")]))
         above = place
     words, numbers = ("Task and size", "Students", "Experiment"), ("Packed file", "Test", "Ahead of the record, points")

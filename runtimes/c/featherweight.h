@@ -2014,7 +2014,7 @@ static void fw__read_header(fw__pass *p) {
 /* Turn weights into frequencies that sum to 1 << bits, in place. Returns whether the number of symbols is valid. */
 static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
   uint32_t whole = 1u << bits, present = 0, top = 0, second = FW__NONE, quotients[64] = {0};
-  uint64_t sum = 0, total = 0;
+  uint64_t sum = 0, assigned = 0;
   for (uint32_t i = 0; i < count; i++) present += weights[i] > 0, sum += weights[i];
   if (present < 2 || present > whole - whole / 8) return 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -2024,11 +2024,11 @@ static int fw__frequencies(uint32_t *weights, uint32_t count, int bits) {
     if (!f) f = 1;
     if (known) *known = f;
     weights[i] = f;
-    total += f;
+    assigned += f;
   }
   for (uint32_t i = 0; i < count; i++)
     if (weights[i] > weights[top]) top = i;
-  weights[top] += (uint32_t)(whole - total);
+  weights[top] += (uint32_t)(whole - assigned);
   if (weights[top] > whole - whole / 64) {
     uint32_t excess = weights[top] - (whole - whole / 64);
     for (uint32_t i = 0; i < count; i++)

@@ -68,7 +68,7 @@ const showAnswer = texts => {
   find("answer").textContent = "score" in answer ? (low + (high - low) * answer.score).toFixed(2)
     : (answer.labels?.join(", ") ?? answer.label) || "none of these";
   showLabels(answer.probabilities ? model.labels : [], answer.probabilities);
-  const most = Math.max(0.02, ...drops.flat().map(word => Math.abs(word.drop)));
+  const most = Math.max(0.02, ...drops.flat().map(part => Math.abs(part.drop)));
   const unit = answer.probabilities ? signed : value => (value < 0 ? "\u2212" : "+") + Math.abs((high - low) * value).toFixed(2);
   const title = answer.probabilities ? "percentage points of the answer's probability" : "of the score";
   find("words-title").textContent = "Which words mattered";

@@ -292,20 +292,18 @@ def label_tables(record: ExperimentRecord) -> list[Table]:
     tables = []
     for task, counted in grouped(record.labels, lambda shares: shares.task).items():
         labels = list(dict.fromkeys(label for shares in counted for label in shares.shares))
-        shown, others = labels[:SHOWN_LABELS], labels[SHOWN_LABELS:]
+        others = labels[SHOWN_LABELS:]
         rest, agreement = f"{len(others)} other labels", "agreement with source label"
         quotes = record.quote is not None and record.quote.task in (None, task)
         quoted = {"train": quoted_shares(task, False), "augmented": quoted_shares(task, True)} if quotes else {}
-        columns = [text_column("Label", lambda name: name)]
+        columns = [text_column("Label", str)]
         for shares in counted:
-            of_rows = {**shares.shares, agreement: shares.agreement}
-            of_rows[rest] = sum(shares.shares.get(label, 0.0) for label in others)
-            heading = f"{shares.rows} ({shares.count:,} rows), %"
-            columns.append(number_column(heading, lambda name, of=of_rows: of.get(name), ".2%"))
+            by_label: dict[str, float | None] = {**shares.shares, agreement: shares.agreement}
+            by_label[rest] = sum(shares.shares.get(label, 0.0) for label in others)
+            columns.append(number_column(f"{shares.rows} ({shares.count:,} rows), %", by_label.get, ".2%"))
         for name, of_thesis in quoted.items():
-            heading = f"{name}, %, thesis (quoted)"
-            columns.append(number_column(heading, lambda name, of=of_thesis: of.get(name), ".1%", group="quoted"))
-        lines = [*shown, *[rest] * bool(others)]
+            columns.append(number_column(f"{name}, %, thesis (quoted)", of_thesis.get, ".1%", group="quoted"))
+        lines = labels[:SHOWN_LABELS] + [rest] * bool(others)
         lines += [agreement] * any(shares.agreement is not None for shares in counted)
         tables.append(table_of(f"{task}, labels", columns, lines))
     return tables

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from ..words import Cache
+from ..words import KEPT_CHARACTERS, Cache
 from .bpe import DUMMY_PREFIX
 from .merges import Merges
 
@@ -75,7 +75,7 @@ def _class_of(code: int) -> str:
     return {"L": _LETTER, "N": _NUMBER}.get(category[0], _OTHER)
 
 
-_CLASSES = Cache(_class_of, 1 << 16)
+_CLASSES = Cache(_class_of, KEPT_CHARACTERS)
 
 
 _LATER_LETTERS = (

@@ -21,15 +21,19 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HEADER = ROOT / "runtimes" / "c" / "featherweight.h"
 TESTS = (
-    "attacks",
-    "fuzz_inputs",
-    "c_command",
-    "c_fuzz",
-    "c_library",
-    "c_runtime",
-    "c_transformers",
-    "threads",
-    "rejecting_readers",
+    "runtime/test_attacks.py",
+    "runtime/test_fuzz_inputs.py",
+    "runtime/test_c_command.py",
+    "runtime/test_c_edges.py",
+    "runtime/test_c_fuzz.py",
+    "runtime/test_c_library.py",
+    "runtime/test_c_runtime.py",
+    "runtime/test_c_transformers.py",
+    "runtime/test_threads.py",
+    "runtime/test_rejecting_readers.py",
+    "runtime/test_what_is_a_text.py",
+    "tokenizers/test_merge_order.py",
+    "tokenizers/test_ngrams.py",
 )
 USUAL = "usual"
 """The build without settings: what it does not run is listed."""
@@ -71,7 +75,7 @@ def share(counted: dict) -> str:
 def main() -> None:
     """Run the tests, and print a table of builds and what each did not run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    usual = [f"tests/runtime/test_{name}.py" for name in TESTS]
+    usual = [f"tests/{name}" for name in TESTS]
     parser.add_argument("tests", nargs="*", default=usual, help="pytest's names of tests, by default all of them")
     tests = parser.parse_args().tests
     with tempfile.TemporaryDirectory() as folder:

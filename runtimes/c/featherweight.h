@@ -2299,8 +2299,10 @@ static int fw__read_pairs(fw_model *m, fw__reader *r, fw__lanes *lanes) {
       if (!fw__frequencies(m->ends, known, 16)) return FW_STREAM;
       for (uint32_t i = 1; i < known; i++) m->ends[i] += m->ends[i - 1];
       for (uint32_t i = 0; i < size; i++) {
-        if (grouped && !side) bucket += fw__at(m->gaps[0], done + i) | (uint32_t)fw__at(m->gaps[1], done + i) << 8;
-        if (bucket >> bits && !side) return FW_VOCABULARY;
+        if (grouped && !side) {
+          bucket += fw__at(m->gaps[0], done + i) | (uint32_t)fw__at(m->gaps[1], done + i) << 8;
+          if (bucket >> bits) return FW_VOCABULARY;
+        }
         uint32_t from = side ? 0 : bucket << shift, to = from + (1u << shift);
         uint32_t x = lanes->states[lane], slot = from | (x & ((1u << shift) - 1)), low = 0, high = known - 1;
         while (low < high) {

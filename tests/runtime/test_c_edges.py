@@ -15,7 +15,7 @@ from compression.runtime import KRONECKER, PRODUCT, PackedError, native
 from compression.runtime.entropy import BY_ROW, CONSTANT, RAW, frequencies
 from compression.runtime.model import load_bytes
 from compression.runtime.native import NativeModel, load_native
-from compression.runtime.weights import AFFINE, CODEBOOK, PER_ROW
+from compression.runtime.weights import AFFINE, CODEBOOK, PER_COLUMN, PER_ROW
 
 NO_HEADER, NO_WORKSPACE = 5, 14
 PLANES = bytes([0, 0, CONSTANT, 0, CONSTANT, 0, RAW, CONSTANT, 0x3F])
@@ -94,6 +94,15 @@ def test_deflate_is_refused_wherever_it_ends():
         stored = deflate.compress(header) + deflate.flush()
         for end in [*range(1, 120), len(stored) // 2]:
             assert status_of(damage.assemble(header, b"", stored[:end])) == NO_HEADER
+
+
+def test_a_scale_and_a_zero_point_for_each_number():
+    """Options that no command writes together: a scale for each row, and for each column."""
+    points, codes = np.random.default_rng(2).integers(0, 40, (2, 24), np.uint8)
+    table = bytes([AFFINE, PER_ROW | PER_COLUMN, RAW]) + points.tobytes() + bytes([RAW])
+    floats = bytes([CONSTANT, 0, CONSTANT, 0, RAW, CONSTANT, 0x3F])  # the scales and two biases
+    header = attacks.rows(b"\3", dim=8) + table + 3 * attacks.ONES + floats
+    alike(damage.assemble(header, codes.tobytes() + bytes(range(26))), ["a film", "b c d e f"])
 
 
 def test_settings_that_contradict_each_other():
@@ -345,7 +354,8 @@ def test_states_that_are_as_large_as_a_file_allows(tmp_path, arch, sign):
     [("ffn", "bpe", {}), ("ffn", "hash", {}), ("conv", "wordpiece", {}), ("bilstm", "bpe", {}),
      ("transformer", "wordpiece", {"max_tokens": 20}), ("bilstm", "hash", {}),
      ("ffn", "hash", {"pair": True, "embedding_dim": 200}), ("conv", "char", {"kind": "tags", "cls_hidden_dim": 900}),
-     ("bilstm", "char", made.ALIGNED | {"pair_encoder": "compose", "encoder_hidden_dim": 200})],
+     ("bilstm", "char", made.ALIGNED | {"pair_encoder": "compose", "encoder_hidden_dim": 200}),
+     ("conv", "char", made.ALIGNED | {"pair_encoder": "compose", "encoder_hidden_dim": 90})],
 )  # fmt: skip
 def test_workspaces_of_every_size(tmp_path, arch, embedding, more):
     """A text is answered as usual, or needs a larger workspace."""
@@ -353,9 +363,10 @@ def test_workspaces_of_every_size(tmp_path, arch, embedding, more):
     _, model = both(tmp_path, arch, embedding, **more)
     pointer, size_type = ctypes.c_void_p, ctypes.c_size_t
     library.fw_logits.argtypes = (pointer, *(ctypes.c_char_p, size_type) * 2, pointer, size_type, pointer)
-    room, words, count = np.empty(40_064, np.uint8), (native._Word * 99)(), ctypes.c_size_t()
+    room, words, count = np.empty(40_064, np.uint8), (native._Word * 999)(), ctypes.c_size_t()
     at = room.ctypes.data + -room.ctypes.data % 64
-    for text in ("films films", "a bad film " * 9, "films " * 90, "caf\u00e9", "", "\u4e2d\u6587"):
+    texts = ("films films", "a bad film " * 9, "films " * 90, "films " * 400, "caf\u00e9 " * 250, "", "\u4e2d\u6587")
+    for text in texts:
         usual = model.logits([(text, "films") if model.pair else text])[0]
         logits, seen, coded = np.empty_like(usual), set(), text.encode()
         second = (b"films", 5) if model.pair else (None, 0)
@@ -363,7 +374,7 @@ def test_workspaces_of_every_size(tmp_path, arch, embedding, more):
             library.fw_start(at, size)
             for _ in range(2):  # the second time words are in the cache
                 if model.kind == "tags":
-                    to = words, 99, ctypes.byref(count), logits.ctypes.data
+                    to = words, 999, ctypes.byref(count), logits.ctypes.data
                     status = library.fw_tag(model._block, coded, len(coded), at, size, *to)
                 else:
                     text_and_second = coded, len(coded), *second

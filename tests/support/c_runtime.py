@@ -39,7 +39,8 @@ def built(target, *settings):
     if not shutil.which("cc") or not shutil.which("make"):
         pytest.skip(NO_COMPILER)
     # -O1: compiling takes longer than all answers of the tests.
-    how = ["OPTIMISE=-O0 --coverage", "SANITIZE=-O0 --coverage"] if COVERAGE else ["NATIVE=", "OPTIMISE=-O1"]
+    counting = ["OPTIMISE=-O0 --coverage", "SANITIZE=-O0 --coverage -march=native"]
+    how = counting if COVERAGE else ["NATIVE=", "OPTIMISE=-O1"]
     command = ["make", "-s", "-C", str(_folder(*settings)), *how, *settings, target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

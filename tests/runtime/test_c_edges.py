@@ -246,6 +246,13 @@ def test_a_space_that_is_no_symbol_or_has_no_row():
         alike(pairs(b"\4\0\0" + text_of(letters) + b"\0\0" + states(state), rows), ["a b", "ab ab"])
 
 
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_a_vocabulary_with_more_or_fewer_pieces_than_rows(rows):
+    vocabulary = b"\4\0\0" + text_of("ab") + b"\0\0" + states(USED)
+    alike(pairs(vocabulary, 3), ["ab"])
+    refused(pairs(vocabulary, rows))
+
+
 def test_a_literal_that_is_not_utf8_in_a_header_that_is_deflated():
     header = attacks.forged("ffn", "bpe", vocabulary=b"\0\0\0" + text_of("a") + b"\1\1\0\1\xff" + states(USED) + b"\3")
     header += attacks.ONES + attacks.REST

@@ -5,12 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
+from ..words import Cache
+
 IDENTITY, NFKC, NMT_NFKC = range(3)
 """Normalisations that need no rules of their own in a file."""
 SPACE = "\u2581"
 """sentencepiece's character for a space."""
 _LONGEST = 4
 """Most characters that one rule of NFKC replaces: no composed character has a longer decomposition."""
+_KEPT_MATCHES = 1 << 16
 
 
 class Normaliser:
@@ -25,7 +28,7 @@ class Normaliser:
         self.later = _later_characters() if self._nfkc else {}
         self._longest = max(_LONGEST if self._nfkc else 1, max(map(len, more), default=1))
         self._ascii_seconds = any(len(key) > 1 and key[1] < "\x80" for key in more)
-        self._known: dict[str, tuple[str, int]] = {}
+        self._known = Cache(self._match, _KEPT_MATCHES)
         # Printable ASCII stays as it is, unless a file has rules for it.
         self._ascii_stays = not any(key.isascii() and key.isprintable() for key in more)
 
@@ -48,12 +51,7 @@ class Normaliser:
             # In all rules of the base that match several characters, the second one is not ASCII.
             alone = text[position + 1 : position + 2] < "\x80" and not self._ascii_seconds
             window = text[position : position + (1 if alone else self._longest)]
-            match = self._known.get(window)
-            if match is None:
-                match = self._match(window)
-                if len(self._known) < 1 << 16:
-                    self._known[window] = match
-            replacement, length = match
+            replacement, length = self._known[window]
             yield replacement
             position += length
 

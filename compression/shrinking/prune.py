@@ -8,14 +8,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.progress import say
-from compression.distillation.pruning import (
-    SparsityMask,
-    masks,
-    prunable,
-    pruning_callback,
-    set_zero,
-    sparsity_by_part,
-)
+from compression.distillation.pruning import SparsityMask, masks, prunable, pruning_callback, set_zero, sparsity_by_part
 from compression.distillation.settings import PruneSettings
 from compression.shrinking.pruning.units import drop_layers, remove_heads, remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids

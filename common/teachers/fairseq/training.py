@@ -22,13 +22,7 @@ from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from common.progress import bar
 from common.store.step import Context
-from common.teachers.fairseq.checkpoint import (
-    CHECKPOINT_FILE,
-    Architecture,
-    allowed_types,
-    load_checkpoint,
-    read_model,
-)
+from common.teachers.fairseq.checkpoint import CHECKPOINT_FILE, Architecture, allowed_types, load_checkpoint, read_model
 from common.teachers.fairseq.convert import SPECIAL, UNKNOWN, converted, tokenizer_of
 from common.teachers.fairseq.library import load_fairseq, quiet
 from common.teachers.fairseq.sources import DICTIONARY_FILE

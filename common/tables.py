@@ -18,8 +18,14 @@ def human_bytes(count: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
-def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> str:
-    """Return a plain-text table. If `width` is given and too small, the first column is shortened in the middle."""
+def text_table(
+    header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool] | None = None, width: int = 0
+) -> str:
+    """Return a plain-text table. If `width` is given and too small, the first column is shortened in the middle.
+
+    numeric: which columns are aligned at the right; unset: all but the first.
+    """
+    numeric = numeric or [False] + [True] * (len(header) - 1)
     lines = [list(header), *map(list, body)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     too_wide = sum(widths) + 2 * (len(widths) - 1) - width if width else 0

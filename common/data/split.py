@@ -125,8 +125,8 @@ def split_table(split: Split) -> pa.Table:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
     columns["label"] = split.kind.column(split.labels)
     columns["source_row"] = pa.array(split.source_rows, pa.int64())
-    fields = [pa.field(name, column.type) for name, column in columns.items()]
-    fields = [field.with_metadata({_KIND: split.kind.name}) if field.name == "label" else field for field in fields]
+    metadata = {"label": {_KIND: split.kind.name}}
+    fields = [pa.field(name, column.type, metadata=metadata.get(name)) for name, column in columns.items()]
     return pa.table(columns, schema=pa.schema(fields))
 
 

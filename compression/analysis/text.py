@@ -29,7 +29,7 @@ def _model_size(size: dict[str, Any]) -> str:
     types = ", ".join(f"{of['count']:,} {name} ({of['bytes']:,} bytes)" for name, of in size["stored"].items())
     sums = size["bytes"]
     return (
-        f"{text_table(header, body, [False, True, True, True, True])}\n"
+        f"{text_table(header, body)}\n"
         f"stored as {types}\n"
         f"{sums['tensors']:,} bytes of tensors + {sums['header']:,} of header = {sums['file']:,}, "
         "all weights in one file"
@@ -41,7 +41,7 @@ def _baseline_size(size: dict[str, Any]) -> str:
     body = [[name, f"{p['parameters']:,}", f"{p['parameters'] / total:.1%}"] for name, p in size["parts"].items()]
     body.append(["all", f"{total:,}", ""])
     return (
-        f"{text_table(['part', 'parameters', 'share'], body, [False, True, True])}\n"
+        f"{text_table(['part', 'parameters', 'share'], body)}\n"
         f"{size['bytes']['computed'] / 1e6:,.1f} MB at four bytes each; the thesis has "
         f"{size['thesis_megabytes']:,} MB (quoted). Counted from a reconstruction, "
         "see compression/analysis/glue_baselines.py."
@@ -84,8 +84,7 @@ def _weight_thresholds(rows: list[dict[str, Any]]) -> str:
         ]
         for row in rows
     ]
-    header = ["tensor", "weights", *(f"|w| < {limit}" for limit in limits)]
-    return text_table(header, body, [False] + [True] * (len(header) - 1))
+    return text_table(["tensor", "weights", *(f"|w| < {limit}" for limit in limits)], body)
 
 
 def _named_params(rows: list[dict[str, Any]]) -> str:

@@ -77,18 +77,15 @@ def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> A
         raise UserError(f"--attention: {config.name} is a {config.arch}, which has no attention maps")
     device = pick_device(cpu)
     student, tokenizer, _ = load_student(folder, device)
-    encoded = encode_split(tokenizer, split)
-    batch = encoded.batch(np.zeros(1, np.int64), device)
+    batch = encode_split(tokenizer, split).batch(np.zeros(1, np.int64), device)
     with torch.no_grad():
         _, trace = student.traced(batch)
     pieces = getattr(tokenizer, "pieces", None)
     tokens = ["[first]"]
     for sentence in batch.sentences:
         rows = sentence.ids[0, : int(sentence.lengths), 0].tolist()
-        tokens += [
-            *(str(number) if pieces is None else pieces[row] for number, row in enumerate(rows, 1)),
-            "[separator]",
-        ]
+        tokens += [str(number) if pieces is None else pieces[row] for number, row in enumerate(rows, 1)]
+        tokens.append("[separator]")
     return _maps(config.name, tokens, trace.attention)
 
 

@@ -204,8 +204,7 @@ def definition_of(task: Task) -> dict[str, Any]:
     source = task.source.model_dump(mode="json", include=read)
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)
-    rest = task.model_dump(mode="json", exclude=others)
-    return {**rest, "source": source}
+    return {**task.model_dump(mode="json", exclude=others), "source": source}
 
 
 def task_file_of_data(paths: Workspace, task: str) -> str | None:

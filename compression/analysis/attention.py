@@ -90,8 +90,7 @@ def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> A
 
 
 def _of_teacher(folder: Path, name: str, split: Split, cpu: bool) -> AttentionMaps:
-    device = pick_device(cpu)
-    teacher = load_teacher(folder, device, torch.float32)
+    teacher = load_teacher(folder, pick_device(cpu), torch.float32)
     if not isinstance(teacher, HuggingFaceTeacher):
         raise UserError(f"--attention: {name} is not a Hugging Face teacher ({read_config(folder).arch})")
     ids = teacher.pieces(split).ids[:, 0].tolist()

@@ -132,10 +132,7 @@ class TextsOfTasks(NewRows):
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits of all tasks."""
-        return {
-            **super().inputs(paths),
-            **{f"splits of {other.name}": find_splits(paths, other) for other in self.others},
-        }
+        return super().inputs(paths) | {f"splits of {other.name}": find_splits(paths, other) for other in self.others}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh rows; single texts must not be part of a held-out text."""

@@ -260,9 +260,7 @@ class Drawn:
 
 def draw(batch: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
     """Change the pairs of a batch, if there is a task for them, and mask its pieces. pieces: size of the vocabulary."""
-    stays = None
-    if task is not None:
-        batch, stays = changed(batch, task)
+    batch, stays = (batch, None) if task is None else changed(batch, task)
     return Drawn(tuple(mask(text.ids, text.lengths, pieces) for text in batch.sentences), stays)
 
 

@@ -107,7 +107,7 @@ def prepare(
     store.make(step, context, alias=alias, replace=True)
     say(as_text(read_report(paths, task.name)))
     files = {name: paths.split(task.name, name) for name in task.splits}
-    return {name: read_split(file, "") for name, file in files.items() if file.exists()}
+    return {name: read_split(file) for name, file in files.items() if file.exists()}
 
 
 def check_labels(task: Task, read: dict[str, Split], files: Mapping[str, Path]) -> None:

@@ -130,7 +130,7 @@ def split_table(split: Split) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def read_split(path: Path, missing: str) -> Split:
+def read_split(path: Path, missing: str = "") -> Split:
     """Return a split file's rows; `missing` is the hint if it does not exist. Raises UserError."""
     return _as_split(path, read_table(path, missing))
 
@@ -169,7 +169,7 @@ def _kind_name(schema: pa.Schema) -> str:
     return (schema.field("label").metadata or {})[_KIND].decode()
 
 
-def read_table(path: Path, missing: str) -> pa.Table:
+def read_table(path: Path, missing: str = "") -> pa.Table:
     """Return a Parquet file's table. Raises UserError when it is missing (with the hint), unreadable or damaged."""
     try:
         return pq.read_table(path)

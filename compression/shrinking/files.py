@@ -98,7 +98,7 @@ class Pack(StudentFile):
             return {}
         logits, others = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration"), None
         if self.reject is not None and (file := split_file(inputs, "other")).exists():
-            others = student_logits(student, encode_split(tokenizer, read_split(file, "")), CPU, "other texts")
+            others = student_logits(student, encode_split(tokenizer, read_split(file)), CPU, "other texts")
         fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject, others)
         shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())
         say(f"{name}: {shown}, from {len(rows):,} rows of validation")

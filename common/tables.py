@@ -34,7 +34,8 @@ def text_table(
     for line in lines:
         line[0] = shortened(line[0], widths[0])
     ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
-    padded = ("  ".join(_aligned(*cell) for cell in zip(line, widths, numeric, strict=True)) for line in ruled)
+    aligned = [str.rjust if right else str.ljust for right in numeric]
+    padded = ("  ".join(align(*cell) for align, *cell in zip(aligned, line, widths, strict=True)) for line in ruled)
     return "\n".join(line.rstrip() for line in padded)
 
 
@@ -44,7 +45,3 @@ def shortened(text: str, width: int) -> str:
         return text
     head = (width - 1) // 2
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
-
-
-def _aligned(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)

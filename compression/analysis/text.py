@@ -76,14 +76,10 @@ def _theoretical_size(size: dict[str, Any]) -> str:
 
 def _weight_thresholds(rows: list[dict[str, Any]]) -> str:
     limits = list(rows[0]["below"])
-    body = [
-        [
-            row["name"],
-            f"{row['count']:,}",
-            *(f"{row['below'][limit]:,} ({row['share'][limit]:.1%})" for limit in limits),
-        ]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        below = (f"{row['below'][limit]:,} ({row['share'][limit]:.1%})" for limit in limits)
+        body.append([row["name"], f"{row['count']:,}", *below])
     return text_table(["tensor", "weights", *(f"|w| < {limit}" for limit in limits)], body)
 
 
@@ -99,17 +95,11 @@ def _bytes(packed: dict[str, Any]) -> str:
     size, weights = (sum(row[key] for row in packed["tensors"]) for key in ("bytes", "weights"))
     whole = {"name": "all", "bytes": size, "share": 1, "weights": weights, "streams": []}
     rows = [*packed["tensors"], {**whole, "bits_per_weight": 8 * size / max(1, weights)}]
-    body = [
-        [
-            row["name"],
-            f"{row['bytes']:,}",
-            f"{row['share']:.1%}",
-            f"{row['weights']:,}" if row["weights"] else "",
-            f"{row['bits_per_weight']:.2f}" if row["weights"] else "",
-            ", ".join(f"{of['stream']} {of['bytes']:,} {of['coder']}".strip() for of in row["streams"]),
-        ]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        of_weights = [f"{row['weights']:,}", f"{row['bits_per_weight']:.2f}"] if row["weights"] else ["", ""]
+        streams = ", ".join(f"{of['stream']} {of['bytes']:,} {of['coder']}".strip() for of in row["streams"])
+        body.append([row["name"], f"{row['bytes']:,}", f"{row['share']:.1%}", *of_weights, streams])
     header = ["packed", "bytes", "share", "weights", "bits a weight", "streams and their coders"]
     table = text_table(header, body, [False, True, True, True, True, False])
     return f"{table}\nthe packed file: {packed['file']:,} bytes ({human_bytes(packed['file'])})"

@@ -18,8 +18,14 @@ def human_bytes(count: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
-def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool], width: int = 0) -> str:
-    """Return a plain-text table. If `width` is given and too small, the first column is shortened in the middle."""
+def text_table(
+    header: Sequence[str], body: Sequence[Sequence[str]], numeric: Sequence[bool] | None = None, width: int = 0
+) -> str:
+    """Return a plain-text table. If `width` is given and too small, the first column is shortened in the middle.
+
+    numeric: which columns are aligned at the right; unset: all but the first.
+    """
+    numeric = numeric or [False] + [True] * (len(header) - 1)
     lines = [list(header), *map(list, body)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     too_wide = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
@@ -28,7 +34,8 @@ def text_table(header: Sequence[str], body: Sequence[Sequence[str]], numeric: Se
     for line in lines:
         line[0] = shortened(line[0], widths[0])
     ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
-    padded = ("  ".join(_aligned(*cell) for cell in zip(line, widths, numeric, strict=True)) for line in ruled)
+    aligned = [str.rjust if right else str.ljust for right in numeric]
+    padded = ("  ".join(align(*cell) for align, *cell in zip(aligned, line, widths, strict=True)) for line in ruled)
     return "\n".join(line.rstrip() for line in padded)
 
 
@@ -38,7 +45,3 @@ def shortened(text: str, width: int) -> str:
         return text
     head = (width - 1) // 2
     return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
-
-
-def _aligned(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)

@@ -91,16 +91,13 @@ def carve(
     return carved, np.setdiff1d(np.arange(len(split)), np.union1d(carved, leaking))
 
 
-def _groups(rows: Iterable[int], keys: list[str], near: list[str], most: int) -> list[list[int]]:
+def _groups(rows: list[int], keys: list[str], near: list[str], most: int) -> list[list[int]]:
     """Return rows that are drawn together: those with near texts or, if they are more than `most`, the same text."""
-    groups: dict[str, list[int]] = defaultdict(list)
+    sizes = Counter(near[row] for row in rows)
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in rows:
-        groups[near[row]].append(row)
-    divided: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for name, members in groups.items():
-        for row in members:
-            divided[name, keys[row] if len(members) > most else ""].append(row)
-    return [divided[name] for name in sorted(divided)]
+        groups[near[row], keys[row] if sizes[near[row]] > most else ""].append(row)
+    return [groups[name] for name in sorted(groups)]
 
 
 def parts_of(keys: list[str], holders: list[str]) -> np.ndarray:
@@ -167,9 +164,8 @@ def touching(keys: Keys, held_out: Keys) -> np.ndarray:
     """
     whole = set(in_either_order(zip(*held_out, strict=True)))
     repeated = [i for i, row in enumerate(in_either_order(zip(*keys, strict=True))) if row in whole]
-    if len(keys) > 1:
-        return np.union1d(np.array(repeated, np.int64), sharing(keys, held_out))
-    return np.union1d(np.array(repeated, np.int64), np.flatnonzero(parts_of(keys[0], held_out[0])))
+    others = sharing(keys, held_out) if len(keys) > 1 else np.flatnonzero(parts_of(keys[0], held_out[0]))
+    return np.union1d(np.array(repeated, np.int64), others)
 
 
 def sharing(keys: Keys, held_out: Keys) -> np.ndarray:

@@ -106,7 +106,7 @@ def as_text(report: dict[str, Any]) -> str:
         spread = ["/".join(f"{value:,}" for value in part[length].values()) for length in LENGTHS]
         rows.append([name, *(f"{part[count]:,}" for count in COUNTS), *spread])
     header = ["", *COUNTS, *(f"{name} {scale}" for name in LENGTHS)]
-    lines = [f"{report['task']}: files and splits", "", _table(header, rows)]
+    lines = [f"{report['task']}: files and splits", "", text_table(header, rows)]
     if any(part["rows"] > part["unlabelled"] for part in splits.values()):
         names = max((list(part["labels"]) for part in splits.values()), key=len)
         rows = [[name, *(_label_cell(part["labels"].get(name)) for part in splits.values())] for name in names]
@@ -114,7 +114,7 @@ def as_text(report: dict[str, Any]) -> str:
         if all("none" in part for part in splits.values()):
             rows.append(["none of these", *(f"{part['none']:,}" for part in splits.values())])
             rows.append(["labels a row, mean", *(f"{part['labels_a_row']:.2f}" for part in splits.values())])
-        lines += ["", _table([report["labels"], *splits], rows)]
+        lines += ["", text_table([report["labels"], *splits], rows)]
         if len(names) > SHOWN_LABELS:
             lines.append(f"... and {len(names) - SHOWN_LABELS} labels more")
     contradiction = next((part["contradiction"] for part in parts.values() if part["contradiction"]), None)
@@ -135,10 +135,6 @@ def as_text(report: dict[str, Any]) -> str:
         shown = ", ".join(f"{label!r} ({rows:,} rows)" for label, rows in report["left_out"].items())
         lines.append(f"labels left out, because train keeps no row besides validation and test: {shown}")
     return "\n".join([*lines, f"rows still in two splits: {', '.join(left) or 'none'}"])
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    return text_table(header, rows, [False] + [True] * (len(header) - 1))
 
 
 def _label_cell(value: Any) -> str:

@@ -125,12 +125,12 @@ def split_table(split: Split) -> pa.Table:
         columns["sentence2"] = pa.array(split.sentence2, pa.string())
     columns["label"] = split.kind.column(split.labels)
     columns["source_row"] = pa.array(split.source_rows, pa.int64())
-    fields = [pa.field(name, column.type) for name, column in columns.items()]
-    fields = [field.with_metadata({_KIND: split.kind.name}) if field.name == "label" else field for field in fields]
+    metadata = {"label": {_KIND: split.kind.name}}
+    fields = [pa.field(name, column.type, metadata=metadata.get(name)) for name, column in columns.items()]
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def read_split(path: Path, missing: str) -> Split:
+def read_split(path: Path, missing: str = "") -> Split:
     """Return a split file's rows; `missing` is the hint if it does not exist. Raises UserError."""
     return _as_split(path, read_table(path, missing))
 
@@ -169,7 +169,7 @@ def _kind_name(schema: pa.Schema) -> str:
     return (schema.field("label").metadata or {})[_KIND].decode()
 
 
-def read_table(path: Path, missing: str) -> pa.Table:
+def read_table(path: Path, missing: str = "") -> pa.Table:
     """Return a Parquet file's table. Raises UserError when it is missing (with the hint), unreadable or damaged."""
     try:
         return pq.read_table(path)
@@ -204,8 +204,7 @@ def definition_of(task: Task) -> dict[str, Any]:
     source = task.source.model_dump(mode="json", include=read)
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)
-    rest = task.model_dump(mode="json", exclude=others)
-    return {**rest, "source": source}
+    return {**task.model_dump(mode="json", exclude=others), "source": source}
 
 
 def task_file_of_data(paths: Workspace, task: str) -> str | None:

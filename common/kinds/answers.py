@@ -1,7 +1,4 @@
-"""Answers to questions in their contexts: int64 [n, answers, 2], characters [start, end) of the second text.
-
-[0, 0) means no answer; -1 follows a row's last answer.
-"""
+"""Answers to questions: parts of the questions' contexts."""
 
 from __future__ import annotations
 
@@ -81,8 +78,7 @@ class Answers(PaddedKind):
 
     def balance(self, labels: np.ndarray, task: Definition) -> dict[str, Any]:
         answered = labels[self.labelled(labels)][:, 0].any(1)
-        counts = {"answer": int(answered.sum()), "no answer": int((~answered).sum())}
-        return shares(counts, len(answered))
+        return shares({"answer": int(answered.sum()), "no answer": int((~answered).sum())}, len(answered))
 
     def word_counts(self, first: Sequence[str], second: Sequence[str] | None) -> np.ndarray:
         """Return 1 + the number of words of each context, int64 [n]."""

@@ -25,8 +25,6 @@ def kind_of(name: str | Kind) -> Kind:
 
 
 NamedKind = Annotated[
-    Kind,
-    pydantic.PlainValidator(kind_of),
-    pydantic.PlainSerializer(lambda kind: kind.name, return_type=str),
+    Kind, pydantic.PlainValidator(kind_of), pydantic.PlainSerializer(lambda kind: kind.name, return_type=str)
 ]
 """Type of a field of settings that holds a kind and is written as its name."""

@@ -125,8 +125,7 @@ def _check_hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, st
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
     by_word = heads[0].endswith("TokenClassification") if heads else task.kind.by_word
-    independent = model.config.problem_type == MULTI_LABEL
-    kind = MULTILABEL if independent else TAGS if by_word else LABELS
+    kind = MULTILABEL if model.config.problem_type == MULTI_LABEL else TAGS if by_word else LABELS
     _check_labels(arch, kind.labelled_things, len(names), [] if generic else names, task)
     return source, short_name
 

@@ -79,15 +79,14 @@ def answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[
         convert = _from_logits if whole == "logits" else task.kind.from_probabilities
         if whole in header:
             return [whole], lambda cells, convert=convert: convert(finite_numbers(_of_object(cells[0], task.labels)))
-        columns = {f"{prefix}{label}" for label in task.labels}
-        present = [name for name in header if name.startswith(prefix)]
-        if present and set(present) != columns:
-            wrong = [*sorted(set(present) - columns), *sorted(columns - set(present))][0]
+        columns = [f"{prefix}{label}" for label in task.labels]
+        present = {name for name in header if name.startswith(prefix)}
+        if present and present != set(columns):
+            wrong = [*sorted(present.difference(columns)), *sorted(set(columns) - present)][0]
             problem = "belongs to no label" if wrong in present else "is missing"
             raise UserError(f"{path}: column {wrong!r} {problem}; {task.name} has the labels {', '.join(task.labels)}")
         if present:
-            ordered = [f"{prefix}{label}" for label in task.labels]
-            return ordered, lambda cells, convert=convert: convert(finite_numbers(cells))
+            return columns, lambda cells, convert=convert: convert(finite_numbers(cells))
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]
     for name in names:
         if name in header:

@@ -166,7 +166,7 @@ def backend(arch: str) -> ModuleType:
 
 def _labelled(inputs: Inputs, task: Task, name: str) -> Split:
     """Return the rows of a split that have a label. Raises UserError when none has."""
-    split = read_split(split_file(inputs, name), "")
+    split = read_split(split_file(inputs, name))
     if not split.labelled.any():
         raise UserError(
             f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is imports a fine-tuned one"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,18 +99,17 @@ class FrozenVectors:
         Every text is read once: in pairs, many occur several times.
         """
         columns = split.sentences()
-        index = {
-            text: number for number, text in enumerate(dict.fromkeys(text for column in columns for text in column))
-        }
-        vectors = self.of(list(index), advance).astype(np.float32)
+        texts = list(dict.fromkeys(itertools.chain(*columns)))
+        index = {text: number for number, text in enumerate(texts)}
+        vectors = self.of(texts, advance).astype(np.float32)
         return compared([vectors[[index[text] for text in column]] for column in columns])
 
     def of(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
         """Return the vectors of texts, float16 [n, dim]."""
         digests = [hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest() for text in texts]
         vectors = self._read(set(digests))
-        missing = [(digest, text) for digest, text in dict(zip(digests, texts, strict=True)).items()]
-        missing = [(digest, text) for digest, text in missing if digest not in vectors]
+        by_digest = dict(zip(digests, texts, strict=True))
+        missing = [(digest, text) for digest, text in by_digest.items() if digest not in vectors]
         advance(len(texts) - len(missing))
         for start in range(0, len(missing), _TEXTS):
             some, new_texts = zip(*missing[start : start + _TEXTS], strict=True)

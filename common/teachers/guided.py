@@ -58,15 +58,15 @@ def draw_rows(
     inputs, validation: those of `learning_inputs`; share: of the rows of train, with the augmented rows made from
     these; bootstrap: share of those. A pair made of the texts of two rows is included only if both are drawn.
     """
-    train = read_split(split_file(inputs, "train"), "")
+    train = read_split(split_file(inputs, "train"))
     kept = drawn(len(train), share, seed, "downsample")
     split, rows = train.take(kept), {"train": kept}
     if validation:
-        more = read_split(split_file(inputs, "validation"), "")
+        more = read_split(split_file(inputs, "validation"))
         split, rows["validation"] = concatenate(split, more), np.arange(len(more))
     others = set(itertools.chain(*train.sentences())).difference(*split.sentences()) if share < 1 else set()
     for name in augmented_rows(inputs):
-        more = read_split(inputs[f"rows {name}"], "")
+        more = read_split(inputs[f"rows {name}"])
         chosen = rows_of_sources(more, kept)
         if others:  # source_rows has the source of a pair's first text alone
             texts = zip(*more.take(chosen).sentences(), strict=True)

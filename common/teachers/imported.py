@@ -51,7 +51,7 @@ class ImportedLogits(LogitsStep):
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the logits. Raises UserError as `read_answers` and `read_logits` do."""
-        logits = _logits(inputs["file"], self.task, read_split(inputs["rows"], ""), self.names[1])
+        logits = _logits(inputs["file"], self.task, read_split(inputs["rows"]), self.names[1])
         return self.write(logits, out, context)
 
 

@@ -195,10 +195,6 @@ class Head:
         """Return logits, float32 [n, outputs]."""
         return np.asarray(features @ self.weights + self.bias, np.float32)
 
-    def scaled(self, temperature: float) -> Head:
-        """Return a head whose logits are divided by a temperature."""
-        return Head(self.weights / np.float32(temperature), self.bias / np.float32(temperature))
-
 
 @dataclasses.dataclass(frozen=True)
 class LinearTeacher:
@@ -261,7 +257,8 @@ def fitted(task: Task, train: Split, validation: Split, features: Features, seed
     with _few_passes():
         head = fit_head(task, features.fit(learned), learned.labels, features.strength, seed)
     if len(held_out):
-        head = head.scaled(temperature_of(task, head(features(held_out)), held_out.labels))
+        temperature = np.float32(temperature_of(task, head(features(held_out)), held_out.labels))
+        head = Head(head.weights / temperature, head.bias / temperature)
     return LinearTeacher(task.kind, features, head)
 
 

@@ -79,8 +79,7 @@ class Frozen(Linear):
         """Fit the head to train, and its temperature to validation."""
         source, device = str(inputs["encoder"]), pick_device(context.cpu)
         key, dtype = encoder_at(source).key, pick_dtype(self.precision, device)
-        vectors = _vectors(context.cache, source, key, self.max_tokens, device, dtype)
-        head = self._fitted(inputs, vectors)
+        head = self._fitted(inputs, _vectors(context.cache, source, key, self.max_tokens, device, dtype))
         save_tensors(out / LINEAR_FOLDER / ADAPTERS_FILE, _tensors(head), {})
         seen = {*tasks_seen(source), self.task.name}
         return {**self.facts(seen, self.seed), "encoder": context.names["encoder"]}

@@ -111,7 +111,7 @@ class CrossFittedLogits(Logits):
         device, seed = pick_device(context.cpu), read_config(inputs["teacher"]).seed
         teacher = load_teacher(inputs["teacher"], device, pick_dtype(self.precision, device))
         with at_once():
-            logits = cross_fitted(self.task, read_split(inputs["rows"], ""), teacher.features, self.folds, seed)
+            logits = cross_fitted(self.task, read_split(inputs["rows"]), teacher.features, self.folds, seed)
         return self.write(logits, out, context)
 
 
@@ -218,4 +218,4 @@ def load_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> np.nda
 
 def saved_logits(task: Task, file: Path) -> np.ndarray:
     """Return the logits in an artifact's file, as `load_logits` does. Raises UserError if it is damaged."""
-    return from_table(task.kind, read_table(file, ""))
+    return from_table(task.kind, read_table(file))

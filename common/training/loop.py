@@ -309,9 +309,9 @@ def trained_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    """Write one JSON object per epoch, one per line."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
+    """Write history.jsonl into a model's folder: one JSON object per epoch, one per line."""
+    (folder / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
 def linear_schedule(warmup: float) -> Callable[[float], float]:

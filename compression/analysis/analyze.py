@@ -62,7 +62,7 @@ def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
     packed = by_tensor(sections, lambda name: weights.get(name, 0))
     result = {"task": task.name, "model": path.stem, "stage": "packed", "arch": model.arch, "bytes": packed}
     figure = byte_treemap(f"Bytes of {path.name}", byte_groups(packed))
-    return result | _save(settings, picture_folder(settings, path.stem), {"treemap": figure})
+    return result | _save(settings, path.stem, {"treemap": figure})
 
 
 def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     if "bytes" in asked:
         result["bytes"] = packed_bytes(folder, weights)
         figures["treemap"] = byte_treemap(f"Packed bytes of {config.name}", byte_groups(result["bytes"]))
-    return result | _save(settings, picture_folder(settings, config.name), figures)
+    return result | _save(settings, config.name, figures)
 
 
 def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _analyze_baseline(settings: AnalyzeSettings) -> dict[str, Any]:
     if "named_params" in settings.asked:
         result["named_params"] = listed
     figures = {"pie_chart": parameter_pie(f"Parameters of {name}", parts)} if "pie_chart" in settings.asked else {}
-    return result | _save(settings, picture_folder(settings, name), figures)
+    return result | _save(settings, name, figures)
 
 
 def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
@@ -127,9 +127,7 @@ def picture_folder(settings: AnalyzeSettings, name: str) -> Path:
     return settings.out or settings.paths.root / "analysis" / load_task(settings.task).name / name
 
 
-def _save(settings: AnalyzeSettings, folder: Path, figures: dict[str, Any]) -> dict[str, list[str]]:
-    """Write the figures. Returns flag -> paths."""
-    if not figures:
-        return {}
-    formats = ("png", "pdf") if settings.save_pdf else ("png",)
+def _save(settings: AnalyzeSettings, name: str, figures: dict[str, Any]) -> dict[str, list[str]]:
+    """Write the figures of a model. Returns flag -> paths."""
+    folder, formats = picture_folder(settings, name), ("png", "pdf") if settings.save_pdf else ("png",)
     return {kind: [str(path) for path in save_figure(f, folder, kind, formats)] for kind, f in figures.items()}

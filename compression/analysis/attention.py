@@ -77,24 +77,20 @@ def _of_student(folder: Path, config: ModelConfig, split: Split, cpu: bool) -> A
         raise UserError(f"--attention: {config.name} is a {config.arch}, which has no attention maps")
     device = pick_device(cpu)
     student, tokenizer, _ = load_student(folder, device)
-    encoded = encode_split(tokenizer, split)
-    batch = encoded.batch(np.zeros(1, np.int64), device)
+    batch = encode_split(tokenizer, split).batch(np.zeros(1, np.int64), device)
     with torch.no_grad():
         _, trace = student.traced(batch)
     pieces = getattr(tokenizer, "pieces", None)
     tokens = ["[first]"]
     for sentence in batch.sentences:
         rows = sentence.ids[0, : int(sentence.lengths), 0].tolist()
-        tokens += [
-            *(str(number) if pieces is None else pieces[row] for number, row in enumerate(rows, 1)),
-            "[separator]",
-        ]
+        tokens += [str(number) if pieces is None else pieces[row] for number, row in enumerate(rows, 1)]
+        tokens.append("[separator]")
     return _maps(config.name, tokens, trace.attention)
 
 
 def _of_teacher(folder: Path, name: str, split: Split, cpu: bool) -> AttentionMaps:
-    device = pick_device(cpu)
-    teacher = load_teacher(folder, device, torch.float32)
+    teacher = load_teacher(folder, pick_device(cpu), torch.float32)
     if not isinstance(teacher, HuggingFaceTeacher):
         raise UserError(f"--attention: {name} is not a Hugging Face teacher ({read_config(folder).arch})")
     ids = teacher.pieces(split).ids[:, 0].tolist()

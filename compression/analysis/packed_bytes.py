@@ -106,7 +106,9 @@ def sections_of_file(path: Path) -> tuple[list[PackedSection], dict[str, int]]:
 def _owned(header: Header) -> Iterator[Owned]:
     shared = list(header.vectors.items())
     for name, matrix in header.matrices.items():
-        for owner, part in _factors(name, matrix):
+        is_product = matrix.form in (PRODUCT, KRONECKER)
+        parts = {f"{name}.left": matrix.left, f"{name}.right": matrix.right} if is_product else {name: matrix}
+        for owner, part in parts.items():
             yield from _of_matrix(owner, part)
             if part.form in (AFFINE, CODEBOOK):
                 shared.append((f"{owner}.{'scale' if part.form == AFFINE else 'codebook'}", part.floats))
@@ -114,14 +116,6 @@ def _owned(header: Header) -> Iterator[Owned]:
         bits, coder = _bits(plane)
         yield from ((owner, coder, float(bits[where].sum())) for owner, where in shared)
         yield from _classes("header", plane)
-
-
-def _factors(name: str, matrix: Matrix) -> Iterator[tuple[str, Matrix]]:
-    """Yield the matrix itself, or the two factors of a product."""
-    if matrix.form not in (PRODUCT, KRONECKER):
-        yield name, matrix
-    else:
-        yield from ((f"{name}.left", matrix.left), (f"{name}.right", matrix.right))
 
 
 def _of_matrix(name: str, matrix: Matrix) -> Iterator[Owned]:

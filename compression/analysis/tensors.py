@@ -55,11 +55,6 @@ def count_model(data: bytes, tensors: dict[str, torch.Tensor], weights: Sequence
     return {"parts": parts, "stored": types, "bytes": sums}
 
 
-def dense_bytes(elements: int, bytes_per_element: int) -> int:
-    """Return the size of a dense tensor (equation 6.6)."""
-    return bytes_per_element * elements
-
-
 def coo_bytes(dimensions: int, bytes_per_element: int, nonzero: int) -> int:
     """Return the size of a sparse tensor in coordinate form: nonzero elements with coordinates (equation 6.5)."""
     return (dimensions * COORDINATE_BYTES + bytes_per_element) * nonzero
@@ -68,13 +63,13 @@ def coo_bytes(dimensions: int, bytes_per_element: int, nonzero: int) -> int:
 def sparse_sizes(weights: Sequence[Weight]) -> dict[str, Any]:
     """Return the dense and coordinate sizes of each tensor's weights and of the total, and which of the two is smaller.
 
-    coo_pays_below: number of nonzero weights below which the coordinate form is smaller (equation 6.7). Scales and zero
-    points of quantized matrices are left out, since both forms need them.
+    dense: equation 6.6; coo_pays_below: number of nonzero weights below which the coordinate form is smaller (equation
+    6.7). Scales and zero points of quantized matrices are left out, since both forms need them.
     """
     rows = []
     for weight in weights:
         dimensions, elements, size = weight.values.dim(), weight.count, weight.bytes_per_element
-        sizes = {"dense": dense_bytes(elements, size), "coo": coo_bytes(dimensions, size, weight.nonzero)}
+        sizes = {"dense": elements * size, "coo": coo_bytes(dimensions, size, weight.nonzero)}
         rows.append(
             {
                 "name": weight.name,

@@ -29,7 +29,7 @@ def _model_size(size: dict[str, Any]) -> str:
     types = ", ".join(f"{of['count']:,} {name} ({of['bytes']:,} bytes)" for name, of in size["stored"].items())
     sums = size["bytes"]
     return (
-        f"{text_table(header, body, [False, True, True, True, True])}\n"
+        f"{text_table(header, body)}\n"
         f"stored as {types}\n"
         f"{sums['tensors']:,} bytes of tensors + {sums['header']:,} of header = {sums['file']:,}, "
         "all weights in one file"
@@ -41,7 +41,7 @@ def _baseline_size(size: dict[str, Any]) -> str:
     body = [[name, f"{p['parameters']:,}", f"{p['parameters'] / total:.1%}"] for name, p in size["parts"].items()]
     body.append(["all", f"{total:,}", ""])
     return (
-        f"{text_table(['part', 'parameters', 'share'], body, [False, True, True])}\n"
+        f"{text_table(['part', 'parameters', 'share'], body)}\n"
         f"{size['bytes']['computed'] / 1e6:,.1f} MB at four bytes each; the thesis has "
         f"{size['thesis_megabytes']:,} MB (quoted). Counted from a reconstruction, "
         "see compression/analysis/glue_baselines.py."
@@ -76,16 +76,11 @@ def _theoretical_size(size: dict[str, Any]) -> str:
 
 def _weight_thresholds(rows: list[dict[str, Any]]) -> str:
     limits = list(rows[0]["below"])
-    body = [
-        [
-            row["name"],
-            f"{row['count']:,}",
-            *(f"{row['below'][limit]:,} ({row['share'][limit]:.1%})" for limit in limits),
-        ]
-        for row in rows
-    ]
-    header = ["tensor", "weights", *(f"|w| < {limit}" for limit in limits)]
-    return text_table(header, body, [False] + [True] * (len(header) - 1))
+    body = []
+    for row in rows:
+        below = (f"{row['below'][limit]:,} ({row['share'][limit]:.1%})" for limit in limits)
+        body.append([row["name"], f"{row['count']:,}", *below])
+    return text_table(["tensor", "weights", *(f"|w| < {limit}" for limit in limits)], body)
 
 
 def _named_params(rows: list[dict[str, Any]]) -> str:
@@ -100,17 +95,11 @@ def _bytes(packed: dict[str, Any]) -> str:
     size, weights = (sum(row[key] for row in packed["tensors"]) for key in ("bytes", "weights"))
     whole = {"name": "all", "bytes": size, "share": 1, "weights": weights, "streams": []}
     rows = [*packed["tensors"], {**whole, "bits_per_weight": 8 * size / max(1, weights)}]
-    body = [
-        [
-            row["name"],
-            f"{row['bytes']:,}",
-            f"{row['share']:.1%}",
-            f"{row['weights']:,}" if row["weights"] else "",
-            f"{row['bits_per_weight']:.2f}" if row["weights"] else "",
-            ", ".join(f"{of['stream']} {of['bytes']:,} {of['coder']}".strip() for of in row["streams"]),
-        ]
-        for row in rows
-    ]
+    body = []
+    for row in rows:
+        of_weights = [f"{row['weights']:,}", f"{row['bits_per_weight']:.2f}"] if row["weights"] else ["", ""]
+        streams = ", ".join(f"{of['stream']} {of['bytes']:,} {of['coder']}".strip() for of in row["streams"])
+        body.append([row["name"], f"{row['bytes']:,}", f"{row['share']:.1%}", *of_weights, streams])
     header = ["packed", "bytes", "share", "weights", "bits a weight", "streams and their coders"]
     table = text_table(header, body, [False, True, True, True, True, False])
     return f"{table}\nthe packed file: {packed['file']:,} bytes ({human_bytes(packed['file'])})"

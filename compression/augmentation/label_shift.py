@@ -1,6 +1,6 @@
 """Shares of labels before and after augmentation (table B.1 of the thesis)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ class LabelShares(Settings):
 
 def split_shares(task: Task, name: str, split_file: Path) -> LabelShares:
     """Return the shares of labels in the rows of a split file; rows without a label are not counted."""
-    return _shares(task, name, [read_labels(split_file)])
+    return _shares(task, name, read_labels(split_file))
 
 
 def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str = "augmented") -> LabelShares:
@@ -41,20 +41,16 @@ def augmented_shares(task: Task, logits_file: Path, rows_file: Path, name: str =
     logits_file: logits for the rows in rows_file; name: name of the rows in the result.
     """
     batches = pq.ParquetFile(logits_file).iter_batches()  # a column for each label
-    chosen = [
-        task.kind.choices(task, np.stack([column.to_numpy() for column in batch.columns], 1)) for batch in batches
-    ]
+    logits = (np.stack([column.to_numpy() for column in batch.columns], 1) for batch in batches)
+    chosen = np.concatenate([task.kind.choices(task, some) for some in logits])
     labels = read_labels(rows_file)
     labelled = task.kind.labelled(labels)
-    agreement = float(task.kind.right(labels, np.concatenate(chosen))[labelled].mean()) if labelled.any() else None
+    agreement = float(task.kind.right(labels, chosen)[labelled].mean()) if labelled.any() else None
     return _shares(task, name, chosen).model_copy(update={"agreement": agreement})
 
 
-def _shares(task: Task, rows: str, labels: Iterable[np.ndarray]) -> LabelShares:
-    counts, labelled = np.zeros(len(task.labels), np.int64), 0
-    for some in labels:
-        counts += task.kind.counts(some, task)
-        labelled += int(task.kind.labelled(some).sum())
+def _shares(task: Task, rows: str, labels: np.ndarray) -> LabelShares:
+    counts, labelled = task.kind.counts(labels, task), int(task.kind.labelled(labels).sum())
     shares = {label: float(count / max(1, labelled)) for label, count in zip(task.labels, counts, strict=True)}
     return LabelShares(task=task.name, rows=rows, shares=shares, count=labelled)
 

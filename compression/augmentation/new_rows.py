@@ -54,12 +54,12 @@ class NewRows(Step):
 
     def _write_texts(self, out: Path, inputs: Inputs, rows: Split, origin: str) -> dict[str, Any]:
         """Write the fresh rows, without labels; single texts must not be part of a held-out text."""
-        train = read_split(split_file(inputs, "train"), "")
+        train = read_split(split_file(inputs, "train"))
         labels, sources = train.kind.unknown_labels(len(rows), train.labels.shape[1:]), np.full(len(rows), -1)
         rows = dataclasses.replace(rows, labels=labels, source_rows=sources, kind=train.kind)
         leaking, keys = np.zeros(len(rows), bool), near_keys(rows)
         for file in held_out_files(inputs["splits"], self.task):
-            leaking[touching(keys, near_keys(read_split(file, "")))] = True
+            leaking[touching(keys, near_keys(read_split(file)))] = True
         message = f"new rows from {len(rows):,} {origin}"
         return self._write(out, inputs, train, [rows.take(np.flatnonzero(~leaking))], message)
 
@@ -84,7 +84,7 @@ class NewPairs(NewRows):
         map_parts(source, pairs, work, self.launcher, context.name, context.work)
         with at_once():
             message = f"new pairs from {count_rows(source):,} rows"
-            return self._write(out, inputs, read_split(source, ""), read_row_groups(pairs), message)
+            return self._write(out, inputs, read_split(source), read_row_groups(pairs), message)
 
 
 class EditedRows(NewRows):
@@ -97,7 +97,7 @@ class EditedRows(NewRows):
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh edited rows."""
         with at_once():
-            train = read_split(split_file(inputs, "train"), "")
+            train = read_split(split_file(inputs, "train"))
             edited = edited_rows(train, self.variants, self.least_words, self.seed)
             return self._write(out, inputs, train, edited, f"edited rows from {len(train):,}")
 
@@ -132,17 +132,14 @@ class TextsOfTasks(NewRows):
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the splits of all tasks."""
-        return {
-            **super().inputs(paths),
-            **{f"splits of {other.name}": find_splits(paths, other) for other in self.others},
-        }
+        return super().inputs(paths) | {f"splits of {other.name}": find_splits(paths, other) for other in self.others}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the fresh rows; single texts must not be part of a held-out text."""
         first: list[str] = []
         second: list[str] | None = [] if self.task.pair else None
         for other in self.others:
-            columns = read_split(inputs[f"splits of {other.name}"] / "train.parquet", "").sentences()
+            columns = read_split(inputs[f"splits of {other.name}"] / "train.parquet").sentences()
             if second is not None:
                 second += columns.pop()
             first += [text for column in columns for text in column]

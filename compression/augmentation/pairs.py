@@ -196,7 +196,7 @@ def open_pairs(
     equivalence: class index of the label of equal meaning, for sources that keep labels; held_out: split files whose
     texts must not appear in new pairs.
     """
-    train = read_split(train_file, "")
+    train = read_split(train_file)
     texts = Texts(train, held_out_keys(held_out))
     source: Source = METHODS[method].function(texts, partners, seed, train.labels, equivalence)
 

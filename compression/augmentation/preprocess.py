@@ -59,15 +59,7 @@ def _generate(settings: PreprocessSettings, paths: Store, task: Task, teacher: s
     if settings.folds and not any(is_linear(paths.model(task.models_task, member)) for member in members):
         raise UserError(f"--folds is for linear and frozen teachers; {teacher} is fine-tuned on all rows of train")
     target = generate(
-        paths,
-        task,
-        teacher,
-        name,
-        settings.precision,
-        settings.launch,
-        settings.cpu,
-        settings.force,
-        settings.folds,
+        paths, task, teacher, name, settings.precision, settings.launch, settings.cpu, settings.force, settings.folds
     )
     if is_augmented(task, name) and task.kind.has_classes:
         say_label_table(task, paths.split(task.name, "train"), target, paths.augmented(task.name, name))

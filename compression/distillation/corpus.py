@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from common.data.readers.records import read_lines
+from common.data.readers.tables import TABLES
 from common.data.split import find_splits, read_row_group
 from common.data.task_use import check_trains
 from common.data.tasks import TASK_SUFFIXES, Task, known_tasks, load_task
@@ -27,8 +28,6 @@ _HELD_OUT_EVERY, _HELD_OUT_MOST = 50, 1000
 """Every fiftieth window of text is held out to select the epoch, a thousand at most."""
 _LINES = 20_000
 """Lines encoded at a time."""
-_TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
-"""Suffixes of files whose lines are not texts: they have a header, labels or markup."""
 
 
 def corpus_files(corpus: Sequence[str], paths: Workspace) -> list[Path]:
@@ -53,7 +52,7 @@ def _file(corpus: str, paths: Workspace) -> Path:
             find_splits(paths, task)  # they may be those of another task with this name
         return _rows_of(task, paths)
     if path.exists() and not (path.is_dir() and corpus in known_tasks()):
-        if path.suffix.lower() in _TABLES:
+        if path.suffix.lower() in TABLES:  # their lines are not texts
             raise UserError(
                 f"--corpus {corpus}: give a text file with one text a line, or a task, by its name or YAML file"
             )

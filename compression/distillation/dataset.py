@@ -91,7 +91,7 @@ def held_out_rows(inputs: Inputs, task: Task, name: str) -> Split:
 
     inputs: those of `held_out_inputs`. Raises UserError if there are neither labels nor a teacher's logits.
     """
-    split = read_split(split_file(inputs, name), "")
+    split = read_split(split_file(inputs, name))
     if split.labelled.any():
         return split.take(np.flatnonzero(split.labelled))
     if f"logits {name}" not in inputs:

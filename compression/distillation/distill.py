@@ -236,48 +236,43 @@ class Distill(Step):
 
         rows: all training rows, from which byte pairs are built; n-grams are chosen by the task's own.
         """
-        student, init = self.student, self.init.embedding_init
+        student, init, vectors = self.student, self.init.embedding_init, None
         if "general" in inputs:
             folder = inputs["general"]
             student = student.model_copy(update={"vocab_size": read_config(folder).student["vocab_size"]})
             return load_tokenizer(student, folder), student, None
+        if student.embedding_type in ("char", "hash"):
+            return load_tokenizer(student, Path()), student, None
+        cache = context.cache / student.embedding_type
         if student.embedding_type == "wordpiece":
             folder = inputs["teacher"]
             # An ensemble has the vocabulary of its first member.
             tokenizer = teacher_vocabulary((members_of(folder) or [folder])[0]).tokenizer(student.max_tokens)
-            return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), None
-        if student.embedding_type == "ngrams":
+        elif student.embedding_type == "ngrams":
             train, _ = distillation_text(inputs, self.rows, self.seed, bool(self.train.refit), augmented=False)
             # The teacher labels the training rows of a task without labels.
             labelled = train if train.labelled.any() else rows
             tokenizer = choose_ngrams(labelled, student.vocab_size, student.max_tokens, student.ngrams)
-            vectors = None
-            if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
-                cache = context.cache / "ngrams"
-                vectors = find_teacher_vectors(tokenizer.texts, teacher, student.embedding_dim, cache, context.cpu)
-            return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
-        if student.embedding_type != "bpe":
-            return load_tokenizer(student, Path()), student, None
-        folder = context.cache / "bpe"
-        if "bpe_model" in inputs:
-            model_file, vector_file = inputs["bpe_model"], inputs["bpe_vectors"]
         else:
-            train, _ = distillation_text(inputs, self.rows, self.seed, bool(self.train.refit), augmented=False)
-            model_file, vector_file = find_files(
-                student.vocab_size,
-                student.embedding_dim,
-                student.bpe_source,
-                sentences=list(itertools.chain(*rows.sentences())),
-                folder=folder,
-                for_vectors=list(itertools.chain(*train.sentences())),
-                with_vectors=init == "vectors",
-            )
-        tokenizer = BpeTokenizer(model_file, student.max_tokens)
-        vectors = None
+            if "bpe_model" in inputs:
+                model_file, vector_file = inputs["bpe_model"], inputs["bpe_vectors"]
+            else:
+                train, _ = distillation_text(inputs, self.rows, self.seed, bool(self.train.refit), augmented=False)
+                model_file, vector_file = find_files(
+                    student.vocab_size,
+                    student.embedding_dim,
+                    student.bpe_source,
+                    sentences=list(itertools.chain(*rows.sentences())),
+                    folder=cache,
+                    for_vectors=list(itertools.chain(*train.sentences())),
+                    with_vectors=init == "vectors",
+                )
+            tokenizer = BpeTokenizer(model_file, student.max_tokens)
+            if init == "vectors":  # the user's own model may have unused pieces
+                vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
         if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
-            vectors = find_teacher_vectors(tokenizer.pieces, teacher, student.embedding_dim, folder, context.cpu)
-        elif init == "vectors":  # the user's own model may have unused pieces
-            vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
+            texts = tokenizer.texts if student.embedding_type == "ngrams" else tokenizer.pieces
+            vectors = find_teacher_vectors(texts, teacher, student.embedding_dim, cache, context.cpu)
         # The user's own vocabulary sets vocab_size.
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
 

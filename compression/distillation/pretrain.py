@@ -9,7 +9,7 @@ and BERT's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,8 +50,7 @@ from compression.students.batch import Batch, EncodedRows
 from compression.students.init import check_arch, check_sizes, layers_to_copy, start_from_layers
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
-from compression.tokenizers import TeacherTokenizer
-from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, vocabulary_of
+from compression.tokenizers.teacher_vocabulary import vocabulary_of
 
 _BATCH = 64
 
@@ -86,9 +85,15 @@ class Pretrain(Step):
         tokenizer = vocabulary.tokenizer(self.student.max_tokens)
         alignment_teacher = AlignmentTeacher(teacher.model, vocabulary, device)
         files = [path for role, path in inputs.items() if role.startswith("corpus ")]
-        rows = _rows(self.objective, files, tokenizer, vocabulary, context.work / "tokens")
+        objective, pairs = self.objective, self.objective.sentence_task is not None
+        overlap, most = objective.window_overlap, objective.max_windows
+        texts = read_corpus(files, tokenizer, context.work / "tokens", overlap, most, objective.join_texts)
+        rows = divided(texts, vocabulary.whole) if pairs else EncodedRows(texts)
+        if not len(rows):
+            raise UserError(
+                "--corpus: no text has two words, as the losses of sentence order and next sentence require"
+            )
         seed_everything(self.seed)
-        pairs = self.objective.sentence_task is not None
         student = Student(self.student_arch, self.student, outputs=1, pair=pairs)
         width, dim = self.student.encoder_hidden_dim, self.student.embedding_dim
         # Embeddings are drawn with a standard deviation of 1: unscaled, initial predictions are far too confident.
@@ -106,7 +111,7 @@ class Pretrain(Step):
         kept = {name: tensor for name, tensor in student.state_dict().items() if not name.startswith("classifier.")}
         save_tensors(out / WEIGHTS_FILE, kept, {})
         tokenizer.save(out)
-        write_history(out / "history.jsonl", history)
+        write_history(out, history)
         tasks = {*corpus_tasks(files), *tasks_seen(str(inputs["teacher"]))}
         return {
             "kind": "student",
@@ -227,28 +232,6 @@ def _corpus_at(file: Path) -> Artifact:
     return artifact_at(file.parent).at(file.name) if file.suffix == ".parquet" else Artifact.of_file(file)
 
 
-def _rows(
-    settings: PretrainSettings,
-    corpus: Sequence[Path],
-    tokenizer: TeacherTokenizer,
-    vocabulary: TeacherVocabulary,
-    tokens: Path,
-) -> EncodedRows:
-    """Return the texts of a corpus, divided into pairs if the settings have a loss on pairs.
-
-    tokens: the file to write the tokens of texts to; those of pairs are kept in memory. Raises UserError if there are
-    none.
-    """
-    overlap, most = settings.window_overlap, settings.max_windows
-    texts = read_corpus(corpus, tokenizer, tokens, overlap, most, settings.join_texts)
-    if settings.sentence_task is None:
-        return EncodedRows(texts)
-    rows = divided(texts, vocabulary.whole)
-    if not len(rows):
-        raise UserError("--corpus: no text has two words, as the losses of sentence order and next sentence require")
-    return rows
-
-
 @dataclasses.dataclass(frozen=True)
 class Drawn:
     """A batch with what is drawn for it: masked pieces, and for pairs, if there is a loss on them, changed pairs.
@@ -277,9 +260,7 @@ class Drawn:
 
 def draw(batch: Batch, task: SentenceTask | None, pieces: int) -> Drawn:
     """Change the pairs of a batch, if there is a task for them, and mask its pieces. pieces: size of the vocabulary."""
-    stays = None
-    if task is not None:
-        batch, stays = changed(batch, task)
+    batch, stays = (batch, None) if task is None else changed(batch, task)
     return Drawn(tuple(mask(text.ids, text.lengths, pieces) for text in batch.sentences), stays)
 
 

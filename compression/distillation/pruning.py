@@ -60,16 +60,12 @@ def prunable(student: Student) -> list[Prunable]:
     Importance scalars of hash embeddings count as `hash`, the layer that compares aligned texts as `linear`.
     """
     kinds = {"embedding": student.embedding_type, "encoder": student.arch, "classifier": "linear"}
-    return [
-        Prunable(
-            name,
-            "linear" if ".fusion." in name else kinds[name.split(".")[0]],
-            matrix.value,
-            getattr(matrix, "scores", None),
-        )
-        for name, matrix in matrices(student)
-        if isinstance(matrix, Dense)
-    ]
+    parts = []
+    for name, matrix in matrices(student):
+        if isinstance(matrix, Dense):
+            kind = "linear" if ".fusion." in name else kinds[name.split(".")[0]]
+            parts.append(Prunable(name, kind, matrix.value, getattr(matrix, "scores", None)))
+    return parts
 
 
 def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:

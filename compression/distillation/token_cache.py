@@ -27,8 +27,7 @@ def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRow
     by_word = [split.kind.name] if split.kind.by_word else []
     identity = fingerprint([_METHOD, tokenizer.identity, tokenizer.max_tokens, split.text_fingerprint, *by_word])
     folder = cache / identity
-    columns = ["text", *["second"][: len(split.sentences()) - 1]]
-    columns += ["word_starts"] if split.kind.by_word else []
+    columns = ["text"] + ["second"] * (split.sentence2 is not None) + ["word_starts"] * split.kind.by_word
     max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
     with only_one(folder, "tokens of training rows", wait=True):
         if cached := _read(folder, columns, max_tokens):

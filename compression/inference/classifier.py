@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from common.data.tasks import known_tasks, load_task
+from common.data.tasks import TASK_SUFFIXES, known_tasks, load_task
 from common.errors import UserError
 from common.kinds.base import Kind
 from common.kinds.registry import KINDS
@@ -51,7 +51,7 @@ def classifier_of(
     kind = model.task_kind if isinstance(model, ModelConfig) else KINDS[model.kind]
     scaled = None
     if kind.is_scaled:
-        if task not in known_tasks() and not task.endswith((".yaml", ".yml")):
+        if task not in known_tasks() and not task.endswith(TASK_SUFFIXES):
             raise UserError(
                 f"{model.name} predicts {kind.name} of {task}: give the YAML file with their range as --task"
             )

@@ -143,9 +143,8 @@ def load_classifier(
     if path.suffix != PACKED_SUFFIX and not path.is_file():
         if runtime != "numpy":
             raise UserError(f"--runtime {runtime} is for packed files; {model} is a saved model")
-        from compression.inference.saved_model import (
-            load_saved,  # imports PyTorch and pyarrow; packed files need neither
-        )
+        # Imports PyTorch and pyarrow; packed files need neither.
+        from compression.inference.saved_model import load_saved
 
         return load_saved(paths, path, task, cpu)
     packed = load_packed(path, runtime)
@@ -220,10 +219,10 @@ def _send(header: str, answers: Iterator[str], path: Path | None) -> None:
         if path is None:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
             file = sys.stdout
-        elif path.exists() and not path.is_file():
-            file = stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
         else:
-            file = stack.enter_context(stack.enter_context(whole_file(path)).open("w", encoding="utf-8", newline="\n"))
+            is_pipe = path.exists() and not path.is_file()
+            target = path if is_pipe else stack.enter_context(whole_file(path))
+            file = stack.enter_context(target.open("w", encoding="utf-8", newline="\n"))
         try:
             for text in itertools.chain([header], answers):
                 file.write(text)

@@ -139,6 +139,5 @@ def _line_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
 def _json_rows(lines: Lines, columns: Columns) -> Iterator[Row]:
     for number, fields in read_jsonl(lines, columns.where, columns.names):
         values = [fields[name] for name in columns.names]
-        yield Row(
-            number, columns.sentences(number, values), ["" if is_missing(value) else value for value in values], fields
-        )
+        cells = ["" if is_missing(value) else value for value in values]
+        yield Row(number, columns.sentences(number, values), cells, fields)

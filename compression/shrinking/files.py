@@ -52,8 +52,8 @@ class Pack(StudentFile):
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the student, and the inputs of calibration: splits, and logits if validation has no labels.
 
-        If one of these is missing, the student is packed without calibrated probabilities. Raises UserError if it
-        would reject texts.
+        Validation is read even if test selected the checkpoint. If one of these is missing, the student is packed
+        without calibrated probabilities. Raises UserError if it would reject texts.
         """
         inputs, config = super().inputs(paths), read_config(self.student)
         if config.learned_validation:
@@ -62,7 +62,7 @@ class Pack(StudentFile):
             return inputs
         if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
             try:
-                inputs |= held_out_inputs(paths, self.task, self._validation, config.teacher)
+                inputs |= held_out_inputs(paths, self.task, "validation", config.teacher)
             except UserError as error:
                 if self.reject is not None:
                     raise
@@ -90,7 +90,7 @@ class Pack(StudentFile):
         """
         student, tokenizer, config = load_student(inputs["model"], CPU)
         try:
-            rows = held_out_rows(inputs, self.task, self._validation)
+            rows = held_out_rows(inputs, self.task, "validation")
         except UserError as error:  # neither labels nor a teacher
             if self.reject is not None:
                 raise
@@ -98,15 +98,11 @@ class Pack(StudentFile):
             return {}
         logits, others = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration"), None
         if self.reject is not None and (file := split_file(inputs, "other")).exists():
-            others = student_logits(student, encode_split(tokenizer, read_split(file, "")), CPU, "other texts")
+            others = student_logits(student, encode_split(tokenizer, read_split(file)), CPU, "other texts")
         fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject, others)
         shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())
         say(f"{name}: {shown}, from {len(rows):,} rows of validation")
         return fitted
-
-    @property  # the split to calibrate on: validation even if test selected the checkpoint
-    def _validation(self) -> str:
-        return self.task.selection_split("validation")
 
 
 class Export(StudentFile):

@@ -8,14 +8,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.progress import say
-from compression.distillation.pruning import (
-    SparsityMask,
-    masks,
-    prunable,
-    pruning_callback,
-    set_zero,
-    sparsity_by_part,
-)
+from compression.distillation.pruning import SparsityMask, masks, prunable, pruning_callback, set_zero, sparsity_by_part
 from compression.distillation.settings import PruneSettings
 from compression.shrinking.pruning.units import drop_layers, remove_heads, remove_units
 from compression.shrinking.pruning.vocabulary import prune_vocabulary, training_ids
@@ -66,7 +59,10 @@ class Prune(Shrink):
             result["heads"] = remove_heads(context.student, self.prune.prune_heads, self._sample(context))
             context.widths.update(result["heads"])
         if self.prune.prune_units:
-            result["units"] = self._prune_units(context)
+            result["units"] = remove_units(context.student, self.prune.prune_units, self._sample(context))
+            context.widths.update(result["units"])
+            left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in result["units"].items())
+            say(f"{context.name}: units left: {', '.join(left)}")
         result["sparsity"] = self._prune_weights(context)
         shares = (f"{part} {share:.1%}" for part, share in result["sparsity"].items() if "." not in part)
         say(f"{context.name}: sparsity {', '.join(shares)}")
@@ -88,13 +84,6 @@ class Prune(Shrink):
         train = context.text(augmented=False)
         rows = np.random.default_rng(0).permutation(len(train))[:_SAMPLE]
         return encode_split(context.tokenizer, train.take(rows))
-
-    def _prune_units(self, context: CompressionContext) -> dict[str, int]:
-        widths = remove_units(context.student, self.prune.prune_units, self._sample(context))
-        context.widths.update(widths)
-        left = (f"{name.removesuffix('_hidden_dim')} {width}" for name, width in widths.items())
-        say(f"{context.name}: units left: {', '.join(left)}")
-        return widths
 
     def _prune_weights(self, context: CompressionContext) -> dict[str, float]:
         """Prune single weights, at once or gradually while tuning, or only tune. Returns the sparsity of each part."""

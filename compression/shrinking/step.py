@@ -33,12 +33,7 @@ from compression.distillation.dataset import (
     held_out_rows,
     runnable_teacher,
 )
-from compression.distillation.settings import (
-    AlignSettings,
-    LossSettings,
-    RowsSettings,
-    TrainSettings,
-)
+from compression.distillation.settings import AlignSettings, LossSettings, RowsSettings, TrainSettings
 from compression.distillation.trainer import train_student
 from compression.packing import pack
 from compression.shrinking.settings import OF_TUNING, CompressSettings, TuneSettings

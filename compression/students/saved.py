@@ -36,7 +36,7 @@ def save_student(
     save_tensors(out / WEIGHTS_FILE, tensors, {})
     tokenizer.save(out)
     if history is not None:
-        write_history(out / "history.jsonl", history)
+        write_history(out, history)
 
 
 def load_student(folder: Path, device: torch.device) -> tuple[Student, Tokenizer, ModelConfig]:

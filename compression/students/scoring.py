@@ -93,15 +93,13 @@ def student_logits(student: Student, rows: EncodedRows, device: torch.device, la
             batch = rows.batch(indices, device)
             parts.append(without_padding(student(batch), batch).float().cpu().numpy())
     student.train(was_training)
-    order = np.concatenate(batches)
-    counts = np.ones(len(order), np.int64) if rows.word_starts is None else rows.word_starts.lengths[order]
-    sorted_ = padded(np.concatenate(parts), counts)  # [n, words, outputs], in the batches' order
-    result = np.empty_like(sorted_)
-    result[order] = sorted_
+    values, order = np.concatenate(parts), np.concatenate(batches)  # both in the batches' order
+    places = np.argsort(order)
     if rows.word_starts is None:
-        return result[:, 0]
-    if rows.max_tokens is None:
-        return result
+        return values[places]
     counts = rows.word_starts.lengths
-    of_windows = result[np.arange(result.shape[1]) < counts[:, None]]
+    logits = padded(values, counts[order])[places]
+    if rows.max_tokens is None:
+        return logits
+    of_windows = logits[np.arange(logits.shape[1]) < counts[:, None]]
     return padded(*merge_windows(of_windows, counts, windows))

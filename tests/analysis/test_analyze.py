@@ -15,7 +15,7 @@ from common.training.models import weights_file
 from compression.analysis import glue_baselines
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
-from compression.analysis.tensors import coo_bytes, dense_bytes
+from compression.analysis.tensors import coo_bytes
 from compression.analysis.text import describe
 from compression.evaluation.weights import part_of
 from compression.packing import pack_student
@@ -86,9 +86,8 @@ def test_a_quantized_model_stores_bytes(tmp_path: Path):
 
 def test_coordinate_form_is_equation_6_5():
     assert coo_bytes(dimensions=2, bytes_per_element=4, nonzero=100) == (2 * 8 + 4) * 100
-    assert dense_bytes(elements=500, bytes_per_element=4) == 2000
     # Equation 6.7: with two dimensions and four bytes the forms are even at a fifth of the weights.
-    assert coo_bytes(2, 4, 100) == dense_bytes(500, 4)
+    assert coo_bytes(2, 4, 100) == 500 * 4
 
 
 def test_theoretical_size(folder: Path, tmp_path: Path):

@@ -43,12 +43,11 @@ def questions_split(path: Path, task: Task, labelled: bool = True) -> Split:
         except UserError as error:
             raise UserError(f"{path} {place}: context: {error}") from None
         for number, question in enumerate(asked):
-            where = f"{path} {place}.qas[{number}]"
             try:
                 questions.append(as_sentence(_value(question, "question", str)))
                 answers.append(answer_spans(question, context, text, task.unanswerable) if labelled else [])
             except UserError as error:
-                raise UserError(f"{where}: {error}") from None
+                raise UserError(f"{path} {place}.qas[{number}]: {error}") from None
             contexts.append(text)
     if not questions:
         raise UserError(f"{path}: no questions")

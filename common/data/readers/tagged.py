@@ -25,38 +25,32 @@ def tagged_split(path: Path, task: Task, labelled: bool = True) -> Split:
     Raises UserError with path and line for an unknown tag, one that breaks the scheme, a word without a tag, a word
     with a space in it, and a file without words.
     """
-    with path.open("rb") as file:
-        return _split_of(
-            path, read_lines(file, str(path), task.source.encoding), dict(zip(task.values, task.labels, strict=True))
-        )
-
-
-def _split_of(path: Path, lines: Iterable[tuple[int, str]], tags: dict[str, str]) -> Split:
-    """Return the rows of a file's lines, (number, text) each. tags: name in the file -> IOB tag."""
+    tags = dict(zip(task.values, task.labels, strict=True))  # name in the file -> IOB tag
     index = {name: i for i, name in enumerate(tags)}
     texts: list[str] = []
     labels: list[int] = []
     counts: list[int] = []
-    for text in lines_of_texts(lines):
-        words: list[str] = []
-        before, characters = "", 0
-        for number, line in text:
-            try:
-                word, name = word_and_tag(line)
-                labels.append(index_of(name, index, "tag"))
-                check_order(tags[name], before)
-            except (UserError, ValueError) as error:
-                raise UserError(f"{path} line {number}: {error}") from None
-            characters += len(word) + 1
-            if characters > MAX_CHARACTERS:
-                raise UserError(
-                    f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters "
-                    "(empty lines separate texts)"
-                )
-            words.append(word)
-            before = tags[name]
-        texts.append(" ".join(words))
-        counts.append(len(words))
+    with path.open("rb") as file:
+        for lines in lines_of_texts(read_lines(file, str(path), task.source.encoding)):
+            words: list[str] = []
+            before, characters = "", 0
+            for number, line in lines:
+                try:
+                    word, name = word_and_tag(line)
+                    labels.append(index_of(name, index, "tag"))
+                    check_order(tags[name], before)
+                except (UserError, ValueError) as error:
+                    raise UserError(f"{path} line {number}: {error}") from None
+                characters += len(word) + 1
+                if characters > MAX_CHARACTERS:
+                    raise UserError(
+                        f"{path} line {number}: a text has more than {MAX_CHARACTERS:,} characters "
+                        "(empty lines separate texts)"
+                    )
+                words.append(word)
+                before = tags[name]
+            texts.append(" ".join(words))
+            counts.append(len(words))
     if not labels:
         raise UserError(f"{path}: no rows of data")
     tags_of_words = padded(np.array(labels, np.int64), np.array(counts), TAGS.unknown)

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import torch
 
+from common.config import flag
 from common.data.split import Split
 from common.data.tasks import Task
 from common.devices import pick_device, pick_dtype
@@ -22,13 +23,7 @@ from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from common.progress import bar
 from common.store.step import Context
-from common.teachers.fairseq.checkpoint import (
-    CHECKPOINT_FILE,
-    Architecture,
-    allowed_types,
-    load_checkpoint,
-    read_model,
-)
+from common.teachers.fairseq.checkpoint import CHECKPOINT_FILE, Architecture, allowed_types, load_checkpoint, read_model
 from common.teachers.fairseq.convert import SPECIAL, UNKNOWN, converted, tokenizer_of
 from common.teachers.fairseq.library import load_fairseq, quiet
 from common.teachers.fairseq.sources import DICTIONARY_FILE
@@ -83,7 +78,7 @@ def train(
     model = converted(architecture, tensors, tokenizer, start, **head_settings(task.kind, task.labels))
     save(model, tokenizer, out)
     best = max(record["score"] for record in history)
-    write_history(out / "history.jsonl", [{**record, "kept": record["score"] == best} for record in history])
+    write_history(out, [{**record, "kept": record["score"] == best} for record in history])
     return {}
 
 
@@ -117,8 +112,7 @@ def training_flags(
     if settings.freeze_embeddings:
         flags += ["--freeze-embeddings"]
     for name, value in architecture.model_dump().items():
-        flag = f"--{name.replace('_', '-')}"
-        flags += [flag] * value if isinstance(value, bool) else [flag, str(value)]
+        flags += [flag(name), str(value)]
     return flags + _device_flags(settings, cpu)
 
 

@@ -61,13 +61,11 @@ class HuggingFaceMaskedLM:
         tokens = self.tokenizer(
             list(sentences), truncation=True, max_length=self.max_pieces, return_offsets_mapping=True
         )
-        return [
-            Pieces(
-                ids,
-                [(0, 0) if i in self._special else _trimmed(text, *span) for i, span in zip(ids, spans, strict=True)],
-            )
-            for text, ids, spans in zip(sentences, tokens["input_ids"], tokens["offset_mapping"], strict=True)
-        ]
+        encoded = []
+        for text, ids, offsets in zip(sentences, tokens["input_ids"], tokens["offset_mapping"], strict=True):
+            spans = [_trimmed(text, *span) for span in offsets]
+            encoded.append(Pieces(ids, [(0, 0) if i in self._special else s for i, s in zip(ids, spans, strict=True)]))
+        return encoded
 
     def words(self) -> list[str]:
         """Return for each piece id its word if the piece begins a word and is letters only, else ""."""

@@ -160,9 +160,7 @@ class HuggingFaceTeacher:
                 advance(len(rows))
         order = np.concatenate(batches)
         values = np.concatenate(parts) if words is None else padded(np.concatenate(parts), words[order])
-        result = np.empty_like(values)
-        result[order] = values
-        return result
+        return values[np.argsort(order)]
 
     def pieces(self, split: Split) -> EncodedText:
         """Return the word pieces and segment ids of the positions that `states` returns."""

@@ -104,5 +104,5 @@ def train(
     write_json(begun_with, precision)
     history = fit(run)
     teacher.save(out)
-    write_history(out / "history.jsonl", history)
+    write_history(out, history)
     return {"trained_parameters": trained_parameters(teacher.model)} if settings.adapters else {}

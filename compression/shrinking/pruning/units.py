@@ -44,11 +44,9 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
     Raises UserError if a layer would have no unit left.
     """
     first, last = (layer for layer in student.classifier if isinstance(layer, Linear))
-    feed_forward = []
-    if student.reads_together:
-        feed_forward = [(block.up, block.down) for block in student.encoder.blocks if block.has_units]
-    hidden = [*feed_forward, (first, last)]
-    """Pairs of layers: units are the outputs of the first and the inputs of the second."""
+    blocks = student.encoder.blocks if student.reads_together else []
+    feed_forward = [(block.up, block.down) for block in blocks if block.has_units]
+    hidden = [*feed_forward, (first, last)]  # pairs of a layer whose outputs are units, and the layer that reads them
     layers = [] if student.reads_together else _layers_of(student.encoder)
     composition = _layers_of(student.encoder.alignment.composition) if student.aligns else []
     scores = _importance(student, encoded, layers, composition, hidden)
@@ -66,15 +64,16 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
         for layer in composition:
             name = _input_name(layer)
             matrix, inputs = getattr(layer, name), len(scores[fusion])
-            blocks = matrix.dense().shape[1] // inputs  # a convolution reads several tokens
-            setattr(layer, name, take_columns(matrix, _columns([inputs], [compared], blocks)))
+            tokens = matrix.dense().shape[1] // inputs  # a convolution reads several
+            setattr(layer, name, take_columns(matrix, _columns([inputs], [compared], tokens)))
         read = (list(map(_units, composition)), composed) if composed else ([sum(widths)], [compared])
         first.weight = take_columns(first.weight, _columns(*read, student.blocks))
     elif layers:
         first.weight = take_columns(first.weight, _columns(widths, kept, student.blocks))
     for layer, units in zip([*layers, *composition], [*kept, *composed], strict=True):
         _shrink(layer, units)
-    for (up, down), units in [(pair, to_keep(pair[0])) for pair in hidden]:
+    for up, down in hidden:
+        units = to_keep(up)
         keep_rows(up, units)
         down.weight = take_columns(down.weight, units)
     widths_left = {"encoder_hidden_dim": _units(layers[0])} if layers else {}

@@ -32,7 +32,6 @@ FEW = 16
 STEPS = 100
 """Maximum number of k-means steps: 256 centroids may keep moving by negligible amounts."""
 MOST_CODES = 256
-Range = tuple[torch.Tensor, torch.Tensor]
 Ranges = Mapping[str, torch.Tensor]
 """The tensors of a quantized matrix other than its codes: scale and zero_point, or codebook, or none in 16 bits."""
 
@@ -97,9 +96,14 @@ Setting = dict[str, Scheme]
 
 
 def affine(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
-    """Return the ranges of evenly spaced values: "fitted" with the least error, "minmax" from smallest to largest."""
-    scale, zero_point = (least_error if ranges == "fitted" else minmax)(groups, levels)
-    return {"scale": scale, "zero_point": zero_point}
+    """Return the ranges of evenly spaced values: "minmax" from smallest to largest, "fitted" the best part of these."""
+    low, high = groups.amin(1, keepdim=True).clamp(max=0.0), groups.amax(1, keepdim=True).clamp(min=0.0)
+    scale = _short((high - low) / (levels - 1))
+    zero_point = (-low / scale).round().clamp(0, levels - 1).to(torch.uint8)
+    if ranges == "minmax":
+        return {"scale": scale, "zero_point": zero_point}
+    moves = (-1.0, 0.0, 1.0) if levels <= FEW else (0.0,)
+    return _search(groups, levels, scale, [(zero_point + move).clamp(0, levels - 1).to(torch.uint8) for move in moves])
 
 
 def coded(groups: torch.Tensor, levels: float, ranges: str) -> Ranges:
@@ -126,31 +130,16 @@ def codes_of(weight: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor
     return ((weight / scale).round_() + zero_point).clamp_(0, levels - 1).to(torch.uint8)
 
 
-def minmax(groups: torch.Tensor, levels: int) -> Range:
-    """Return the range from each group's smallest to its largest value."""
-    low, high = groups.amin(1, keepdim=True).clamp(max=0.0), groups.amax(1, keepdim=True).clamp(min=0.0)
-    scale = _short((high - low) / (levels - 1))
-    return scale, (-low / scale).round().clamp(0, levels - 1).to(torch.uint8)
-
-
-def least_error(groups: torch.Tensor, levels: int) -> Range:
-    """Return the part of the `minmax` range with the least error."""
-    widest, middle = minmax(groups, levels)
-    moves = (-1.0, 0.0, 1.0) if levels <= FEW else (0.0,)
-    return _search(groups, levels, widest, [(middle + move).clamp(0, levels - 1).to(torch.uint8) for move in moves])
-
-
 def ternary(groups: torch.Tensor, levels: int, ranges: str) -> Ranges:
     """Return the range of least error with codes 0, 1, 2 for -scale, 0, scale (Li, Zhang and Liu, 2016).
 
     The paper's threshold for zero is 0.7 times the mean magnitude; here it is half the scale, which is searched for.
     """
     widest = _short(groups.abs().amax(1, keepdim=True))
-    scale, zero_point = _search(groups, levels, widest, [torch.ones_like(widest, dtype=torch.uint8)])
-    return {"scale": scale, "zero_point": zero_point}
+    return _search(groups, levels, widest, [torch.ones_like(widest, dtype=torch.uint8)])
 
 
-def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points: list[torch.Tensor]) -> Range:
+def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points: list[torch.Tensor]) -> Ranges:
     """Return the range of least error among SHARES of the widest scale, with the scale then fitted to its codes."""
     best, least = (widest, zero_points[0]), torch.full_like(widest, torch.inf)
 
@@ -171,7 +160,7 @@ def _search(groups: torch.Tensor, levels: int, widest: torch.Tensor, zero_points
     codes = codes_of(groups, *best, levels) - best[1].float()
     fitted = (groups * codes).sum(1, keepdim=True) / codes.square().sum(1, keepdim=True)
     consider(_short(fitted.nan_to_num(0.0)), best[1])
-    return best
+    return {"scale": best[0], "zero_point": best[1]}
 
 
 def _short(scale: torch.Tensor) -> torch.Tensor:

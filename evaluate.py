@@ -57,7 +57,7 @@ def _scores(row: dict[str, Any]) -> str:
 def _per_label(scores: list[dict[str, Any]]) -> str:
     header = ["label", "precision", "recall", "f1", "rows"]
     body = [[one["label"], *(f"{one[name]:.4f}" for name in header[1:4]), f"{one['rows']:,}"] for one in scores]
-    return text_table(header, body, [False] + [True] * 4)
+    return text_table(header, body)
 
 
 def _speed(speed: dict[str, Any]) -> str:

@@ -266,7 +266,7 @@ def describe(lines: list[dict[str, Any]]) -> str:
         ]
         for line in lines
     ]
-    return text_table(header, body, [False] + [True] * (len(header) - 1))
+    return text_table(header, body)
 
 
 def main() -> None:

@@ -213,7 +213,7 @@ def describe(result: dict[str, Any]) -> str:
     ]
     models = "".join(f", {name}" for name in result["models"].values())
     lines = [f"{result['task']}, one core, {result['clock']} time{models}", ""]
-    lines += [text_table(header, body, [False] + [True] * 6), ""]
+    lines += [text_table(header, body), ""]
     lines += [f"{value:8.2f}  {name}" for name, value in result["ratios"].items()] + [""]
     lines += [f"{'met' if t['met'] else 'NOT MET':>8}  {t['target']}: {t['measured']:,.3g}" for t in result["targets"]]
     return "\n".join(lines)

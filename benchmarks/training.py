@@ -148,7 +148,7 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
     """Train an FFN for an epoch on `count` rows of a file. Returns seconds per million rows and peak bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        split = read_split(write_rows(folder / "rows.parquet", sentences(text), count), "")
+        split = read_split(write_rows(folder / "rows.parquet", sentences(text), count))
         rows = DistillationSet(split, np.zeros((count, 2), np.float32), True)
         settings = settings_of("FFN-Hash25", folder, epochs=1)
         seconds, *_ = ours(settings, tokenizer_of(settings, [], folder), rows, split.take(np.arange(8)), folder)

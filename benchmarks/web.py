@@ -79,7 +79,7 @@ def describe(result: dict[str, Any]) -> str:
         [row["file"], f"{row['web']:,.0f}", f"{row['native']:,.0f}", f"{row['ratio']:.2f}", f"{row['start']:.1f}"]
         for row in result["files"]
     ]
-    return text_table(header, body, [False] + [True] * 4)
+    return text_table(header, body)
 
 
 def main() -> None:

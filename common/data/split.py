@@ -174,7 +174,8 @@ def read_table(path: Path, missing: str = "") -> pa.Table:
     try:
         return pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; {missing}") from None
+        hint = f"; {missing}" if missing else ""
+        raise UserError(f"{path}: no such file{hint}") from None
     except (pa.ArrowException, OSError) as error:  # OSError also if the footer is damaged
         raise unreadable(path, error) from error
 

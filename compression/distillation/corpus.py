@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.data.readers.records import read_lines
+from common.data.readers.records import kind_of, read_lines
 from common.data.readers.tables import TABLES
 from common.data.split import find_splits, read_row_group
 from common.data.task_use import check_trains
@@ -52,7 +52,7 @@ def _file(corpus: str, paths: Workspace) -> Path:
             find_splits(paths, task)  # they may be those of another task with this name
         return _rows_of(task, paths)
     if path.exists() and not (path.is_dir() and corpus in known_tasks()):
-        if path.suffix.lower() in TABLES:  # their lines are not texts
+        if kind_of(path) in TABLES:  # their lines are not texts
             raise UserError(
                 f"--corpus {corpus}: give a text file with one text a line, or a task, by its name or YAML file"
             )

@@ -138,7 +138,7 @@ def _validation(
     file = split_file(inputs, "validation")
     if not predict or not has_validation(task, config) or not file.exists():
         return None, None, None
-    split = read_split(file, "")
+    split = read_split(file)
     logits, rows = predict(split), np.flatnonzero(split.labelled)
     labelled = split.take(rows)
     fitted = fit_packed(config, logits[rows], labelled.labels, labelled.sentence2 or []) if len(rows) else {}

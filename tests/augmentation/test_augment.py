@@ -260,7 +260,7 @@ def test_a_malformed_glove_file_names_its_line(tmp_path, text, message):
 def test_augmented_files_vary_train_alone(prepared, task):
     paths, loaded = Workspace(prepared), load_task(task)
     train = load_split(paths, loaded, "train")
-    result = read_split(paths.augmented(task, "tinybert"), "")
+    result = read_split(paths.augmented(task, "tinybert"))
     assert len(result) > 0
     held_out = few_pairs.texts_of(*(load_split(paths, loaded, name) for name in ("validation", "test")))
     originals = list(zip(*train.sentences(), strict=True))
@@ -275,7 +275,7 @@ def test_augmented_files_vary_train_alone(prepared, task):
 
 def test_pairs_keep_a_quarter(prepared, glove):
     paths, task = Workspace(prepared), load_task("qqp")
-    result = read_split(paths.augmented("qqp", "tinybert"), "")
+    result = read_split(paths.augmented("qqp", "tinybert"))
     how = Variation(variants=2, replace_probability=0.4, candidates=15, seed=tiny.SEED)
     train = load_split(paths, task, "train")
     every = augment(train, 0, CandidateSource(None, Neighbours(load_glove(glove), 15)), how, set())

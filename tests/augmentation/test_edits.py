@@ -97,7 +97,7 @@ def test_one_text_of_a_pair_is_edited():
 
 def test_edited_rows_are_new(paths):
     found = augmented(paths, "edits", task="cola", variants=4)
-    held_out = {name: read_split(paths.split("cola", name), "") for name in ("train", "validation", "test")}
+    held_out = {name: read_split(paths.split("cola", name)) for name in ("train", "validation", "test")}
     assert not {near_key(text) for text in found.sentence1} & texts_of(*held_out.values())
     assert len(texts_of(found)) == len(found) > len(held_out["train"])
 

@@ -231,7 +231,7 @@ def test_only_draws_depend_on_the_seed(paths, method, drawn):
     assert one == two
     rows = tiny.prepare_settings(paths.root, "qqp", augment=method, augmented=f"{method}-other", partners=2)
     few_pairs.preprocess(rows.model_copy(update={"seed": 8}))
-    other = few_pairs.read_split(paths.augmented("qqp", f"{method}-other"), "").fingerprint()
+    other = few_pairs.read_split(paths.augmented("qqp", f"{method}-other")).fingerprint()
     assert (other != one) == drawn
 
 

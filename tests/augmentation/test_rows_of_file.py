@@ -38,7 +38,7 @@ def test_other_contents_of_the_file_give_other_rows(paths, tmp_path):
     augmented(paths, "file", augment_file=write(tmp_path, [("", "a", "b")]))
     found = augmented(paths, "file", augment_file=write(tmp_path, [("", "a", "c")]))
     assert found.sentence1 == ["c"]
-    assert read_split(paths.augmented("qqp", "file"), "").sentence1 == ["c"]
+    assert read_split(paths.augmented("qqp", "file")).sentence1 == ["c"]
 
 
 def test_columns_may_have_our_names(paths, tmp_path):
@@ -49,7 +49,7 @@ def test_columns_may_have_our_names(paths, tmp_path):
 def test_texts_inside_held_out_ones_are_left_out(glue, tmp_path):
     few_pairs.preprocess(tiny.prepare_settings(tmp_path, "cola", data_dir=glue))
     paths = Workspace(tmp_path)
-    held_out = read_split(paths.split("cola", "test"), "").sentence1
+    held_out = read_split(paths.split("cola", "test")).sentence1
     part = " ".join(max(held_out, key=len).split()[:6])
     file = tmp_path / "more.txt"  # CoLA's own files have no header line, and a column for the mark of what is wrong
     file.write_text(f"{part}\nnobody has ever said this before\n")

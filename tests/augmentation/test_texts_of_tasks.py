@@ -24,7 +24,7 @@ def paths(glue, tmp_path):
 
 
 def train_of(paths, task):
-    return read_split(paths.split(task, "train"), "")
+    return read_split(paths.split(task, "train"))
 
 
 def test_a_task_of_single_texts_reads_both_texts_of_pairs(paths):
@@ -33,7 +33,7 @@ def test_a_task_of_single_texts_reads_both_texts_of_pairs(paths):
     assert set(found.sentence1) <= set(theirs)
     assert len(set(found.sentence1)) == len(found) > 10
     assert not set(found.sentence1) & {
-        text for name in ("train", "test") for text in read_split(paths.split("cola", name), "").sentence1
+        text for name in ("train", "test") for text in read_split(paths.split("cola", name)).sentence1
     }
     assert set(found.labels.tolist()) == set(found.source_rows.tolist()) == {-1}
     assert found.sentence1 == sorted(found.sentence1, key=theirs.index)

@@ -62,7 +62,7 @@ def test_lists_read_back_as_they_were_written(tmp_path_factory, kind, data, sepa
     np.testing.assert_array_equal(split.labels, [as_row(labels) for labels in lists])
     assert split.labelled.tolist() == [labels is not None for labels in lists]
     write_split(folder / "split.parquet", split, {})
-    again = read_split(folder / "split.parquet", "")
+    again = read_split(folder / "split.parquet")
     np.testing.assert_array_equal(again.labels, split.labels)
     assert again.fingerprint() == split.fingerprint()
     assert again.kind is MULTILABEL

@@ -69,11 +69,11 @@ def test_a_split_of_questions_reads_back_as_it_was_written(tmp_path):
     assert split.source_rows.tolist() == [0, 1, 2]
     for rows in (split, split.take(np.array([2]))):
         write_split(tmp_path / "q.parquet", rows, {})
-        again = read_split(tmp_path / "q.parquet", "")
+        again = read_split(tmp_path / "q.parquet")
         assert (again.sentence1, again.sentence2) == (rows.sentence1, rows.sentence2)
         assert again.fingerprint() == rows.fingerprint()
         assert again.labelled.tolist() == rows.labelled.tolist()
-    assert read_split(tmp_path / "q.parquet", "").kind.always_pairs
+    assert read_split(tmp_path / "q.parquet").kind.always_pairs
 
 
 FAULTS = [

@@ -22,7 +22,7 @@ def example(pair=False):
 def test_a_split_comes_back_as_it_was_written(tmp_path, pair):
     path, split = tmp_path / "s.parquet", example(pair)
     write_split(path, split, {"task": "t"})
-    back = read_split(path, "hint")
+    back = read_split(path)
     assert (back.sentence1, back.sentence2) == (split.sentence1, split.sentence2)
     assert (back.labels == split.labels).all()
     assert (back.source_rows == split.source_rows).all()
@@ -37,6 +37,11 @@ def test_the_fingerprint_sees_text_order_and_labels():
     assert other.fingerprint() != split.fingerprint()
     assert other.text_fingerprint == split.text_fingerprint
     assert example(pair=True).text_fingerprint != split.text_fingerprint
+
+
+def test_a_missing_file_is_named_alone_where_no_command_makes_it(tmp_path):
+    with pytest.raises(UserError, match=r"s\.parquet: no such file$"):
+        read_split(tmp_path / "s.parquet")
 
 
 def test_a_missing_split_names_the_command(tmp_path):
@@ -54,7 +59,7 @@ def test_a_damaged_split_file_is_named(tmp_path, share):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(UserError, match=r"train\.parquet: damaged, or not a Parquet file"):
-        read_split(path, "hint")
+        read_split(path)
 
 
 def test_a_damaged_footer_is_reported_like_other_damage(tmp_path):
@@ -66,7 +71,7 @@ def test_a_damaged_footer_is_reported_like_other_damage(tmp_path):
     path.write_bytes(whole)
     assert read_metadata(path) == {}
     with pytest.raises(UserError, match=r"train\.parquet: damaged, or not a Parquet file"):
-        read_split(path, "hint")
+        read_split(path)
 
 
 def test_the_reason_why_a_file_cannot_be_read_is_given(tmp_path, monkeypatch):

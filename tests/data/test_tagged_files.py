@@ -45,7 +45,7 @@ def test_tagged_words_read_back_as_they_were_written(tmp_path_factory, rows):
     assert split.sentence1 == [" ".join(words) for words, _ in pairs]
     assert [[TAGS[i] for i in row[row >= 0]] for row in split.labels] == [list(tags) for _, tags in pairs]
     write_split(folder / "some.parquet", split, {})
-    again = read_split(folder / "some.parquet", "")
+    again = read_split(folder / "some.parquet")
     assert np.array_equal(again.labels, split.labels)
     assert again.fingerprint() == split.fingerprint()
     wider = np.pad(split.labels, ((0, 0), (0, 2)), constant_values=-1)

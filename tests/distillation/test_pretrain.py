@@ -310,7 +310,7 @@ def test_a_text_file_named_as_a_task_is_text(workspace, encoder, corpus, monkeyp
     assert read_config(pretrained(workspace.absolute(), encoder, corpus.rename("qqp").name)).trained_on == ()
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.TSV", "rows.json", "rows.jsonl"])
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.TSV", "rows.json", "rows.jsonl", "rows.ndjson"])
 def test_a_file_of_rows_with_labels_is_no_corpus(tmp_path, masked_lm, name):
     (tmp_path / name).write_bytes(b"text,label")
     with pytest.raises(UserError, match="give a text file with one text a line, or a task, by its name or YAML file"):

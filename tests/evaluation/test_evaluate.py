@@ -50,7 +50,7 @@ def test_metrics_by_hand():
 def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_label(workspace):
     student(workspace)
     splits = workspace / "data/sst-2/splits"
-    split = read_split(splits / "test.parquet", "")
+    split = read_split(splits / "test.parquet")
     write_split(splits / "test.parquet", dataclasses.replace(split, labels=np.full(len(split), -1)), {})
     tiny.edit_facts(splits, labelled={**read_manifest(splits).facts["labelled"], "test": 0})
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("test",)))

@@ -177,7 +177,7 @@ def test_a_model_of_a_sweep_is_published(workspace, zoo, monkeypatch, capsys):
 def test_a_card_counts_the_rows_that_the_student_learned_from(prepared, zoo, tmp_path, method):
     workspace = tiny.copy_workspace(prepared, tmp_path / "workspace")
     train = workspace / "data/sst-2/splits/train.parquet"
-    split = read_split(train, "")
+    split = read_split(train)
     write_split(train, dataclasses.replace(split, labels=np.where(np.arange(len(split)) < 9, -1, split.labels)), {})
     few = {"bootstrap_data_ratio": 0.75, "min_confidence": 0.6} if method == "teacher" else {}
     given = {**METHODS[method], **few, "downsample_data": 0.5}

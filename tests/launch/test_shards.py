@@ -43,7 +43,7 @@ def test_every_part_is_done_once_and_joined_in_order(source):
     _, work = mapped(source)
     assert work.parts_done() == list(range(0, ROWS, PART))
     assert len(list(work.trace.glob("opened-*"))) == 1
-    rows = read_split(source.parent / "target.parquet", "")
+    rows = read_split(source.parent / "target.parquet")
     assert rows.source_rows.tolist() == [i for i in range(ROWS) for _ in range(i % 3)]
     assert rows.sentence1 == [f"ROW {i}!" for i in rows.source_rows]
 

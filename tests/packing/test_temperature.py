@@ -165,7 +165,7 @@ def logits_of(workspace, split):
 def without_labels(workspace):
     """Remove validation's labels. Returns its rows."""
     splits = workspace / "data/sst-2/splits"
-    split = read_split(splits / "validation.parquet", "")
+    split = read_split(splits / "validation.parquet")
     unknown = dataclasses.replace(split, labels=np.full(len(split), -1))
     write_split(splits / "validation.parquet", unknown, {})
     tiny.edit_facts(splits, labelled={**read_manifest(splits).facts["labelled"], "validation": 0})

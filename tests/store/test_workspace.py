@@ -154,4 +154,4 @@ def test_truncated_tensors_are_named(tmp_path, cut):
 
 def test_read_split_of_another_kind_of_table_is_refused(prepared):
     with pytest.raises(UserError, match="not a split file"):
-        read_split(prepared / "data/sst-2/logits/tiny-bert/train.parquet", "")
+        read_split(prepared / "data/sst-2/logits/tiny-bert/train.parquet")

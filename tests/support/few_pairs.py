@@ -25,12 +25,12 @@ def prepared(folder: Path, train: Rows, dev: Rows) -> Workspace:
 def augmented(paths: Workspace, method: str, task: str = "qqp", **given) -> Split:
     """Rows by a method of --augment."""
     preprocess(tiny.prepare_settings(paths.root, task, augment=method, **given))
-    return read_split(paths.augmented(task, given.get("augmented", method)), "")
+    return read_split(paths.augmented(task, given.get("augmented", method)))
 
 
 def splits(paths: Workspace) -> tuple[Split, list[Split]]:
     """QQP's train and its held-out splits."""
-    train, *others = (read_split(paths.split("qqp", name), "") for name in ("train", "validation", "test"))
+    train, *others = (read_split(paths.split("qqp", name)) for name in ("train", "validation", "test"))
     return train, others
 
 

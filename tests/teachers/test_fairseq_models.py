@@ -70,7 +70,7 @@ def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     assert list(found["model_size"]["parts"]) == ["embeddings", "encoder", "head"]
     assert Path(found["attention"][0]).name == "attention.png"
 
-    variants = read_split(Workspace(workspace).augmented("sst-2", "tinybert"), "")
+    variants = read_split(Workspace(workspace).augmented("sst-2", "tinybert"))
     sources = load_split(Workspace(workspace), load_task("sst-2"), "train")
     assert len(variants) > len(sources)
     by_glove = {line.split()[0] for line in glove.read_text().splitlines()}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.tasks import Task, load_task
+from common.data.tasks import TASK_SUFFIXES, Task, load_task
 from common.errors import UserError
 from common.tables import UNITS, human_bytes
 from compression.evaluation.rows import Row
@@ -163,7 +163,7 @@ def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
 
 def _task_name(value: str) -> str:
     """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
-    if not value.endswith((".yaml", ".yml")):
+    if not value.endswith(TASK_SUFFIXES):
         return value
     task = _defined(value)
     return task.name if task else Path(value).stem

@@ -55,5 +55,5 @@ def test_a_teacher_is_unsure_of_them(tmp_path, encoder):
     flat = load_logits(given.paths, task, UNSURE, "train").std(1) < 1e-6
     assert task.name == given.experiment
     assert [text in OTHERS for text in train.sentence1] == flat.tolist()
-    assert len(read_split(given.paths.split(task.name, "other"), "")) == 10
+    assert len(read_split(given.paths.split(task.name, "other"))) == 10
     assert load(tmp_path / "reviews.fwt").threshold == result.best.at_threshold.probability

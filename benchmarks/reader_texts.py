@@ -13,12 +13,15 @@ probabilities, which are compared in place of logits.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy loads: threads wait for each other on a busy machine
 
 import numpy as np
 

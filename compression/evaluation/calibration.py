@@ -3,8 +3,6 @@
 Guo et al., On Calibration of Modern Neural Networks, 2017, section 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

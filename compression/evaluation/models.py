@@ -1,7 +1,5 @@
 """Models of a task that can be scored, and the data they are scored on."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

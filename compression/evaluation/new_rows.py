@@ -1,7 +1,5 @@
 """Scores of a packed file on the rows of any file: what it says about its task is enough to read them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

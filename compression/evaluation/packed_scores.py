@@ -1,7 +1,5 @@
 """Scores of a packed file by compression.runtime, without PyTorch."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A model's saved predictions on a test split. Predictions of another model or on other data are rejected."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

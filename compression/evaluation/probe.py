@@ -5,14 +5,12 @@ Templates are filled with the words of each group. Texts that differ only in the
 thesis asks whether students inherit their teacher's bias (section 8.2).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pydantic
@@ -40,7 +38,7 @@ class Probe(Settings):
     """Group -> slot -> words. Words of different groups correspond by position: first to first, and so on."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> Probe:
+    def _check(self) -> Self:
         first, *others = self.groups
         slots = {slot: len(words) for slot, words in self.groups[first].items()}
         if len(set(slots.values())) != 1 or not min(slots.values(), default=0):

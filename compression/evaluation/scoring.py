@@ -1,7 +1,5 @@
 """Rows of results.json: a model's scores, sizes and speed on the splits of a task."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Sizes of a model: number of weights, and sizes of its files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

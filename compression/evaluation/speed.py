@@ -1,7 +1,5 @@
 """Speed and memory of a model on one CPU thread, over rows spread evenly over a split."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

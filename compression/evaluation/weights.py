@@ -4,8 +4,6 @@ Stored tensors are the tensors in a weights file. Weights are the numbers that t
 quantized matrix, the file stores codes, scales and zero points, and the weights are the dequantized codes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path

@@ -115,5 +115,5 @@ def fitted_fields(
     """Return the fields of a row of results.json with the threshold and the calibration, if there are any."""
     fields = {} if threshold is None else {"threshold": round(threshold, 6)}
     if task.kind.has_probabilities and (rows := np.flatnonzero(split.labelled)).size:
-        fields |= calibration_fields(logits[rows], split.labels[rows], temperature, task.kind.independent)
+        fields |= calibration_fields(logits[rows], split.labels[rows], temperature)
     return fields

@@ -143,8 +143,7 @@ class _Teachers:
         if best:
             logits[~answered] = np.mean([self.logits[name] for name in best], axis=0)[~answered]
         file = file.with_stem(f"{file.stem}-of-train")
-        rows = dict(zip(zip(*train.sentences(), strict=True), logits, strict=True))
-        write_answers(file, task, list(rows), np.stack(list(rows.values())))
+        write_answers(file, task, dict(zip(zip(*train.sentences(), strict=True), logits, strict=True)))
         self.stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=ANSWERS)
         self.logits[ANSWERS] = load_logits(settings.paths, task, ANSWERS, "train")
         self.best = (*best, ANSWERS)
@@ -263,9 +262,8 @@ def unsure_of_others(stages: Stages, train: Split, taught: Taught) -> Taught:
         shares = to_probabilities(load_logits(settings.paths, task, taught.teacher, "train"))
         shares[train.labelled] = (shares + labels)[train.labelled] / 2
     shares[[text in others for text in texts]] = 1 / task.outputs
-    rows = dict(zip(texts, np.log(np.maximum(shares, _LEAST_SHARE)), strict=True))
     file = folder / f"{UNSURE}.parquet"
-    write_answers(file, task, list(rows), np.stack(list(rows.values())))
+    write_answers(file, task, dict(zip(texts, np.log(np.maximum(shares, _LEAST_SHARE)), strict=True)))
     stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=UNSURE)
     return taught.model_copy(update={"teacher": UNSURE, "alpha": 0.0})
 

@@ -4,7 +4,7 @@ If no row of the file has a label, the answers are the labels. This module impor
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,7 @@ def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
             errors.append(str(error))
     if not logits:
         raise UserError(f"{answers.where}: no answer is usable ({errors[0] if errors else 'their rows are left out'})")
-    write_answers(path, task, list(logits), np.stack(list(logits.values())))
+    write_answers(path, task, logits)
     notes = [f"{answers.where} has a teacher's answers to {len(logits):,} of {len(texts):,} texts (--teacher-column)."]
     if errors:
         notes.append(f"{answers.where}: unusable answers left out: {len(errors):,} ({errors[0]}).")
@@ -164,10 +164,11 @@ def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
     return notes
 
 
-def write_answers(path: Path, task: Task, texts: Sequence[tuple[str, ...]], logits: np.ndarray) -> None:
-    """Write answers to texts as a file for `read_answers`. logits: float32 [texts, outputs]."""
-    columns = zip(("sentence1", "sentence2"), zip(*texts, strict=True), strict=False)
+def write_answers(path: Path, task: Task, answers: Mapping[tuple[str, ...], np.ndarray]) -> None:
+    """Write the answers to texts as a file for `read_answers`. answers: the texts of a row -> float32 [outputs]."""
+    columns = zip(("sentence1", "sentence2"), zip(*answers, strict=True), strict=False)
     table = {task.columns[field]: pa.array(column, pa.string()) for field, column in columns}
+    logits = np.stack(list(answers.values()))
     if task.kind.has_probabilities:
         table |= {f"logit_{label}": logits[:, output] for output, label in enumerate(task.labels)}
     else:

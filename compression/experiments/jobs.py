@@ -144,7 +144,7 @@ def with_task_path(file: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Return the values, with a task's YAML file in the folder of the experiment's file replaced by its path."""
     task = str(values.get("task"))
     path = file.parent / task
-    return {**values, "task": str(path)} if task.endswith((".yaml", ".yml")) and path.exists() else values
+    return {**values, "task": str(path)} if task.endswith(TASK_SUFFIXES) and path.exists() else values
 
 
 def recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

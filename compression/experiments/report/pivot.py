@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.tasks import Task, load_task
+from common.data.tasks import TASK_SUFFIXES, Task, load_task
 from common.errors import UserError
 from common.tables import UNITS, human_bytes
 from compression.evaluation.rows import Row
@@ -163,7 +163,7 @@ def _only_actions_differ(record: ExperimentRecord, axis: str) -> bool:
 
 def _task_name(value: str) -> str:
     """Return the task's name for a value of --task: a name, or the path of a YAML file, which may no longer exist."""
-    if not value.endswith((".yaml", ".yml")):
+    if not value.endswith(TASK_SUFFIXES):
         return value
     task = _defined(value)
     return task.name if task else Path(value).stem
@@ -313,10 +313,8 @@ class _Pivot:
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
         disk_field = self._disk_field if kind == "student" else "bytes_model"
         for column, tasks, quoted in self._measures:
-            group = SeedGroup(
-                "", tuple(row for row in (printed if quoted else rows) if row["task"] in tasks), disk_field
-            )
-            entries.append(self._measured(column, group, tasks, quoted))
+            of_tasks = tuple(row for row in (printed if quoted else rows) if row["task"] in tasks)
+            entries.append(self._measured(column, SeedGroup("", of_tasks, disk_field), tasks, quoted))
         average = number_entry(average_of_tasks(by_task), ".2f", 0.01)
         return Line([*entries, Entry("", str(all_on_test).lower()), *scores, average], kind)
 

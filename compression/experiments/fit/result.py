@@ -200,13 +200,9 @@ class FitResult(Opening):
         ]
         if len(self.sizes) > 1:
             lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
-        lines += [
-            f"{baseline.name}: {self.score_name} on test {_percent(baseline.metrics[self.metric])} "
-            f"({baseline.details})."
-            if baseline.metrics
-            else f"{baseline.name}: absent ({baseline.details})."
-            for baseline in self.baselines
-        ]
+        for one in self.baselines:
+            score = f"{self.score_name} on test {_percent(one.metrics[self.metric])}" if one.metrics else "absent"
+            lines.append(f"{one.name}: {score} ({one.details}).")
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
     def _in_words(self, size: Packed) -> str:

@@ -137,8 +137,7 @@ def candidates(
             flags["symmetric"] = task.symmetric
         candidate = sized(task, student, flags, max_bytes)
         while candidate is None and flags["cls_hidden_dim"] > _NARROWEST:  # many labels take much of a small file
-            halves = {name: max(_NARROWEST, flags[name] // 2) for name in flags if name.endswith("_dim")}
-            flags |= halves
+            flags |= {name: max(_NARROWEST, flags[name] // 2) for name in flags if name.endswith("_dim")}
             candidate = sized(task, student, flags, max_bytes)
         if candidate is not None:
             fitted.append(candidate)

@@ -4,8 +4,6 @@ A skyline is the non-dominated models by score and size or time. A reliability d
 their probability, before and after calibration.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -179,7 +177,7 @@ def skyline(candidates: Sequence[Point]) -> list[Point]:
     return best
 
 
-def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
+def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> "Figure":
     """Return a figure with a pair of axes for each of `panels`. quote: the thesis's models to draw too.
 
     The gid of a point's marker, and thus its id in SVG, is `point_id`.
@@ -200,7 +198,7 @@ def point_id(panel: int, point: int) -> str:
     return f"point-{panel}-{point}"
 
 
-def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -252,7 +250,7 @@ def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
     return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
 
 
-def draw_reliability(results: SplitResults) -> Figure | None:
+def draw_reliability(results: SplitResults) -> "Figure | None":
     """Return a figure with a diagram for each of `calibrated_groups`; None if there are none.
 
     A point is a bin that is not empty: the mean probability of its answers and their accuracy. Its area grows with the
@@ -272,7 +270,7 @@ def draw_reliability(results: SplitResults) -> Figure | None:
     return figure
 
 
-def _draw_diagram(axes: Axes, group: SeedGroup) -> None:
+def _draw_diagram(axes: "Axes", group: SeedGroup) -> None:
     axes.plot([0, 100], [0, 100], color=_LIGHT, linewidth=1, zorder=1)
     before, after = _bins(group.rows, "bins_before"), _bins(group.rows, "bins")
     looks = [(before, "softmax", _GREY, "none")] if before else []

@@ -3,8 +3,6 @@
 Each row has a checksum that detects changes made by hand.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -12,7 +10,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from common.errors import UserError
 from common.store.files import fingerprint, read_json, write_text
@@ -184,11 +182,11 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return self.stat("metrics", name)
 
-    def times_smaller(self, teacher: SeedGroup | None, size: str = "") -> float | None:
+    def times_smaller(self, teacher: Self | None, size: str = "") -> float | None:
         """Return the teacher's bytes_model divided by this group's size. size: a field, by default `disk_field`."""
         return _ratio(teacher and teacher.mean("bytes_model"), self.mean(size or self.disk_field))
 
-    def times_faster(self, teacher: SeedGroup | None) -> float | None:
+    def times_faster(self, teacher: Self | None) -> float | None:
         """Return the teacher's milliseconds per text divided by the group's."""
         return _ratio(teacher and teacher.mean("speed", MILLISECONDS), self.mean("speed", MILLISECONDS))
 

@@ -47,11 +47,10 @@ def packed_row(
     logits, threshold = packed_logits(model, split), scored_threshold(model)
     seconds = time.perf_counter() - started
     row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
-    row |= {"student_arch": model.arch, "embedding_type": model.embedding}
-    row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
-    row |= {"metrics": labelled_score(task, split, logits, model.temperature, threshold)}
+    row |= {"student_arch": model.arch, "embedding_type": model.embedding, "bytes_packed": path.stat().st_size}
+    row |= {"rows": len(split), "metrics": labelled_score(task, split, logits, model.temperature, threshold)}
     row |= fitted_fields(task, split, logits, model.temperature, threshold)
-    row |= {"seconds": {"evaluate": round(seconds, 4)}}
+    row["seconds"] = {"evaluate": round(seconds, 4)}
     if settings.time:
         row["speed"] = packed_speed(path, settings.runtime, split, settings.watts)
     return row, logits

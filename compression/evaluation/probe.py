@@ -64,11 +64,8 @@ class Probe(Settings):
         def filled(text: str, index: int) -> str:
             return normalise(_SLOT.sub(lambda match: slots[match[1]][index], text))
 
-        return [
-            tuple(filled(text, index) for text in _texts(template))
-            for template in self.templates
-            for index in range(self.words)
-        ]
+        fillings = itertools.product(self.templates, range(self.words))
+        return [tuple(filled(text, index) for text in _texts(template)) for template, index in fillings]
 
 
 def _texts(template: str | tuple[str, str]) -> tuple[str, ...]:
@@ -89,11 +86,9 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     contents = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
     answers = {group: _answers(predict, temperature, task, contents.texts(group)) for group in contents.groups}
-    return [
-        {"task": task.name, "model": settings.model_name, "probe": str(settings.probe), "groups": [a, b]}
-        | _compared(contents, task, (a, b), (answers[a], answers[b]))
-        for a, b in itertools.combinations(contents.groups, 2)
-    ]
+    subject = {"task": task.name, "model": settings.model_name, "probe": str(settings.probe)}
+    pairs = itertools.combinations(contents.groups, 2)
+    return [{**subject, **_compared(contents, task, groups, answers)} for groups in pairs]
 
 
 def read_probe(path: Path, task: Task) -> Probe:
@@ -156,11 +151,10 @@ def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence
     return to_probabilities(logits, temperature)
 
 
-def _compared(
-    contents: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
-) -> dict[str, Any]:
+def _compared(contents: Probe, task: Task, groups: tuple[str, str], answers: dict[str, np.ndarray]) -> dict[str, Any]:
     names = task.kind.value_names or task.labels
-    differences = (answers[0] - answers[1]).astype(np.float64)
+    first, second = (answers[group] for group in groups)
+    differences = (first - second).astype(np.float64)
     by_template = differences.reshape(len(contents.templates), contents.words, len(names)).mean(1)
     errors = by_template.std(0, ddof=1) / len(by_template) ** 0.5 if len(by_template) > 1 else [None] * len(names)
     shown = {
@@ -168,10 +162,8 @@ def _compared(
         for name, mean, error in zip(names, by_template.mean(0), errors, strict=True)
     }
     row, column = np.unravel_index(np.abs(differences).argmax(), differences.shape)
-    largest = {
-        "texts": [contents.texts(group)[row] for group in groups],
-        "label": names[column],
-        "difference": float(differences[row, column]),
-    }
-    changed = None if task.kind.is_scaled else float(np.mean(answers[0].argmax(1) != answers[1].argmax(1)))
-    return {"texts": len(differences), "changed": changed, "differences": shown, "largest": largest}
+    texts = [contents.texts(group)[row] for group in groups]
+    largest = {"texts": texts, "label": names[column], "difference": float(differences[row, column])}
+    changed = None if task.kind.is_scaled else float(np.mean(first.argmax(1) != second.argmax(1)))
+    counted = {"texts": len(differences), "changed": changed}
+    return {"groups": [*groups], **counted, "differences": shown, "largest": largest}

@@ -162,13 +162,8 @@ class _Teachers:
         epochs = min(_MOST_EPOCHS, int(self.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
         if epochs < _FEWEST_EPOCHS:
             return
-        flags = {
-            "arch": settings.encoder,
-            "model_name": FINE_TUNED,
-            "max_epochs": epochs,
-            "patience": epochs,
-            "max_tokens": _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS,
-        }
+        flags = {"arch": settings.encoder, "model_name": FINE_TUNED, "max_epochs": epochs, "patience": epochs}
+        flags["max_tokens"] = _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS
         try:  # of one that takes too long, the best epoch is kept
             if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, flags) == 0:
                 return
@@ -216,8 +211,8 @@ class _Teachers:
         """Return the name of a teacher with the mean logits of some teachers; built if these are several."""
         if len(names) == 1:
             return names[0]
-        self.stages.run("teachers", "finetune", None, ensemble=names, model_name=MEAN)
-        self.stages.run("teachers", "preprocess", None, generate_loss=("processed",), model_name=MEAN, folds=FOLDS)
+        self.stages.run("teachers", "finetune", ensemble=names, model_name=MEAN)
+        self.stages.run("teachers", "preprocess", generate_loss=("processed",), model_name=MEAN, folds=FOLDS)
         return MEAN
 
 

@@ -154,10 +154,8 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
         raise UserError("rules: every cell of the grid is skipped")
-    tasks = [cell.flags["task"] for cell in cells] or _tasks(fixed)
-    shared = {
-        task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides)) for task in dict.fromkeys(tasks)
-    }
+    tasks = list(dict.fromkeys([cell.flags["task"] for cell in cells] or _tasks(fixed)))
+    shared = {task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides)) for task in tasks}
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
     timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []

@@ -108,10 +108,7 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     if kind.files == "tables":
         first = {"sentence1": "sentence1", "sentence2": "sentence2"} if model.pair else {"sentence1": "text"}
         values["columns"] = {**first, "label": "label", **named}
-    if kind.is_scaled:
-        values["range"] = _ANY_NUMBER
-    else:
-        values["labels"] = model.labels
+    values |= {"range": _ANY_NUMBER} if kind.is_scaled else {"labels": model.labels}
     if kind == LABELS:
         values["metrics"] = METRICS_OF_LABELS
     if kind.always_pairs:

@@ -86,10 +86,8 @@ def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor
     else:
         floats = {name: tensor for name, tensor in stored.items() if tensor.is_floating_point()}
         values = {name: (tensor.float(), tensor.element_size()) for name, tensor in floats.items()}
-    return [
-        Weight(name, part_of(name, config.kind), tensor.detach(), size)
-        for name, (tensor, size) in by_part(values, config.kind).items()
-    ]
+    ordered = by_part(values, config.kind).items()
+    return [Weight(name, part_of(name, config.kind), tensor.detach(), size) for name, (tensor, size) in ordered]
 
 
 def by_part(tensors: dict[str, T], kind: Kind) -> dict[str, T]:

@@ -190,14 +190,9 @@ class FitResult(Opening):
 
     def summary(self) -> list[str]:
         """Return the result in sentences, for the report."""
-        rows = self.rows
-        lines = [
-            f"{self.task}: {rows['train']:,} rows to train on, {rows['validation']:,} for validation, "
-            f"{rows['test']:,} for test.",
-            *self.notes,
-            f"Teacher: {self.teacher}.",
-            *(self._in_words(size) for size in self.sizes),
-        ]
+        train, validation, test = (f"{self.rows[name]:,}" for name in ("train", "validation", "test"))
+        rows = f"{train} rows to train on, {validation} for validation, {test} for test"
+        lines = [f"{self.task}: {rows}.", *self.notes, f"Teacher: {self.teacher}.", *map(self._in_words, self.sizes)]
         if len(self.sizes) > 1:
             lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
         for one in self.baselines:

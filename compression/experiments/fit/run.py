@@ -101,8 +101,7 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
         contents = dataclasses.replace(contents, values=draw(contents.values, most, settings.seed))
     contents, rare = learnable(contents, settings)
     notes += rare
-    whole = whole_texts(contents)
-    if whole is not None:
+    if (whole := whole_texts(contents)) is not None:
         notes.append(
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )

@@ -79,12 +79,10 @@ class Table:
 
     def without(self, *groups: Group) -> Self:
         """Return the table without groups of columns, their notes, and, without quoted figures, quoted lines."""
-        shown = dataclasses.replace(
-            self,
-            baselines=[line for line in self.baselines if line.kind not in groups],
-            notes={note: group for note, group in self.notes.items() if group not in groups},
-        )
-        return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
+        kept = [i for i, head in enumerate(self.heads) if head.group not in groups]
+        baselines = [line for line in self.baselines if line.kind not in groups]
+        notes = {note: group for note, group in self.notes.items() if group not in groups}
+        return dataclasses.replace(self, baselines=baselines, notes=notes).of_columns(kept)
 
     def with_values(self) -> Self:
         """Return the table without columns that have no value in any line, except labels and means over seeds."""

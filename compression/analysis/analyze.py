@@ -55,7 +55,7 @@ def _packed_file(settings: AnalyzeSettings) -> Path | None:
 
 def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
     task, model = load_task(settings.task), load_packed(path)
-    check_task(model, task, str(path))
+    check_task(model, task, path)
     if others := [name for name in settings.asked if name != "bytes"]:
         raise UserError(f"{flag(others[0])} needs a model's folder; for a packed file, only --bytes is available")
     sections, weights = sections_of_file(path)

@@ -102,7 +102,7 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     source = Source(files={"test": str(data)}, encoding=settings.encoding)
     if settings.task:
         task = load_task(settings.task)
-        check_task(model, task, str(path), settings.arch)
+        check_task(model, task, path, settings.arch)
         return task.model_copy(update={"source": source, "columns": {"label": "label", **task.columns, **named}})
     values: dict[str, Any] = {"name": model.task, "kind": kind.name, "source": source}
     if kind.files == "tables":

@@ -31,7 +31,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[Row]:
     task, paths = load_task(settings.task), settings.paths
     model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
-    check_task(model, task, str(path), settings.arch)
+    check_task(model, task, path, settings.arch)
     rows = []
     for name in split_names(task, settings.split):
         row, _ = packed_row(settings, path, model, task, name, load_split(paths, task, name))
@@ -61,17 +61,17 @@ def scored_threshold(model: Model) -> float | None:
     return None if model.rejects else model.threshold
 
 
-def check_task(model: Model, task: Task, where: str, arch: str | None = None) -> None:
+def check_task(model: Model, task: Task, path: Path, arch: str | None = None) -> None:
     """Raise UserError if a packed file's task, labels or architecture differ from the given ones."""
     if arch not in (None, model.arch):
-        raise UserError(f"{where}: a {model.arch}, not a {arch}")
+        raise UserError(f"{path}: a {model.arch}, not a {arch}")
     if model.task != task.models_task:
-        raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
+        raise UserError(f"{path} was trained for task {model.task}, not {task.models_task}")
     if (model.pair, model.kind) != (task.pair, task.kind.name):
-        raise UserError(f"{where} has other inputs or outputs than {task.name}; the task was probably changed")
+        raise UserError(f"{path} has other inputs or outputs than {task.name}; the task was probably changed")
     if model.labels != task.labels:
         learned, of_task = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
-        raise UserError(f"{where} learned the labels {learned}, {task.name} has {of_task}")
+        raise UserError(f"{path} learned the labels {learned}, {task.name} has {of_task}")
 
 
 def packed_logits(model: Model, split: Split) -> np.ndarray:

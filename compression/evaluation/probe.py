@@ -130,7 +130,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 
     if path := find_packed(settings.paths, task, settings.model_name):
         packed = load_packed(path, settings.runtime)
-        check_task(packed, task, str(path), settings.arch)
+        check_task(packed, task, path, settings.arch)
     else:
         from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
 

@@ -185,8 +185,7 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[list[R
             side += [row for row in rows if settings.split in (None, row["split"])]
     named = [config for configs in members for config in configs]
     if [config.name for config in named] == [a, b] and named[0].seed != named[1].seed:
-        seed = f"{named[0].seed} / {named[1].seed}"
-        sides = [[{**row, "seed": seed} for row in side] for side in sides]
+        sides = [[{**row, "seed": f"{named[0].seed} / {named[1].seed}"} for row in side] for side in sides]
     return sides
 
 

@@ -337,8 +337,7 @@ def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:
         if not rows.flags.keys().isdisjoint(("augment", "generate_loss")):
             jobs["rows"] = _without(rows, "glue_preprocess")
     needed = ["rows", "finetune"] if "teacher" in flags.get("finetune", {}) else ["finetune", "rows"]
-    order = ["preprocess", *needed, "compress", "evaluate", "analyze"]
-    return [jobs[kind] for kind in order if kind in jobs]
+    return [jobs[kind] for kind in ("preprocess", *needed, "compress", "evaluate", "analyze") if kind in jobs]
 
 
 def _without(job: Job, *names: str) -> Job:

@@ -94,8 +94,7 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
         rng, step = np.random.default_rng(0), max(1, _AT_ONCE // len(kinds))
         differences = []
         for start in range(0, DRAWS, step):
-            size = min(step, DRAWS - start)
-            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size)  # [draws, kinds]
+            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), min(step, DRAWS - start))  # [draws, kinds]
             a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
             differences.append(a - b)
         low, high = np.quantile(np.concatenate(differences), [(1 - confidence) / 2, (1 + confidence) / 2])

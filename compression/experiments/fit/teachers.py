@@ -195,8 +195,7 @@ class _Teachers:
             return 0
         try:
             self.stages.run("teachers", "preprocess", augment=VARIANTS, variants=count)
-            limit = self.left(_STOPPED)
-            self.stages.run("teachers", "preprocess", limit, generate_loss=(VARIANTS,), model_name=name)
+            self.stages.run("teachers", "preprocess", self.left(_STOPPED), generate_loss=(VARIANTS,), model_name=name)
         except OutOfTime:
             return 0
         self.scores.append(f"they have read {count} variants of each text")

@@ -219,8 +219,7 @@ def _check_value(file: GridFile, key: str, value: Any) -> None:
             raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
         return
     if key not in RUN_FIELDS:
-        known = {*file.axes, *RUN_FIELDS}
-        raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, known)}")
+        raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, {*file.axes, *RUN_FIELDS})}")
     try:
         field = CompressSettings.model_fields[key]
         pydantic.TypeAdapter(Annotated[field.annotation, field]).validate_python(value)

@@ -72,5 +72,4 @@ def _energy(times: dict[str, Any], watts: float | None) -> dict[str, float]:
 
 
 def _texts(split: Split) -> list[Any]:
-    """Return the texts of a split in the format of the runtimes: texts, or pairs of texts."""
     return split.sentence1 if split.sentence2 is None else list(zip(*split.sentences(), strict=True))

@@ -47,9 +47,9 @@ def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
     """Write JSON with one entry per line, also for the lists of mappings inside a mapping."""
 
     def block(entry: Any) -> str:
-        rows = isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)
-        lines = [json.dumps(row, ensure_ascii=False) for row in entry] if rows else []
-        return "[\n" + ",\n".join(lines) + "\n]" if rows else json.dumps(entry, ensure_ascii=False)
+        if not (isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)):
+            return json.dumps(entry, ensure_ascii=False)
+        return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in entry) + "\n]"
 
     entries = [f'"{name}": {block(entry)}' for name, entry in value.items()] if isinstance(value, dict) else []
     write_text(path, ("{\n" + ",\n".join(entries) + "\n}" if entries else block(value)) + "\n")

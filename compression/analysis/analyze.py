@@ -20,7 +20,7 @@ from compression.analysis.settings import BY_DEFAULT, AnalyzeSettings
 from compression.evaluation.models import identity
 from compression.evaluation.packed import find_packed, load_packed
 from compression.evaluation.packed_scores import check_task
-from compression.evaluation.sizes import gzip_bytes, measure, whole_file
+from compression.evaluation.sizes import gzip_bytes, measure, weights_bytes
 from compression.evaluation.weights import parameters_by_part, stored_tensors, weights_of
 
 
@@ -55,7 +55,7 @@ def _packed_file(settings: AnalyzeSettings) -> Path | None:
 
 def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
     task, model = load_task(settings.task), load_packed(path)
-    check_task(model, task, str(path))
+    check_task(model, task, path)
     if others := [name for name in settings.asked if name != "bytes"]:
         raise UserError(f"{flag(others[0])} needs a model's folder; for a packed file, only --bytes is available")
     sections, weights = sections_of_file(path)
@@ -71,7 +71,7 @@ def _analyze_model(settings: AnalyzeSettings) -> dict[str, Any]:
     stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
     asked = settings.asked
-    data = whole_file(folder, stored) if set(BY_DEFAULT) & set(asked) else b""
+    data = weights_bytes(folder, stored) if set(BY_DEFAULT) & set(asked) else b""
     result: dict[str, Any] = {**identity(task, None, config, folder), "arch": config.arch}
     if settings.json_:
         result |= measure(folder)

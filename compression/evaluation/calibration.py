@@ -3,8 +3,6 @@
 Guo et al., On Calibration of Modern Neural Networks, 2017, section 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,20 +17,19 @@ Bin = Sequence[float]
 """Number of rows in a bin, mean probability of their predicted labels, and accuracy; 0, 0, 0 for an empty bin."""
 
 
-def reliability_bins(probabilities: np.ndarray, labels: np.ndarray, independent: bool = False) -> list[Bin]:
+def reliability_bins(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
     """Return BINS bins; bin i has the rows whose predicted label's probability is in ((i - 1) / BINS, i / BINS].
 
-    probabilities: [n, labels]; labels: int64 [n]. independent: labels are 1 or 0, [n, labels], and each pair of a row
-    and a label counts as a binary prediction: the label is predicted or not.
+    probabilities: [n, labels]; labels: int64 [n], or 1 and 0, [n, labels], for several labels a row: then each pair of
+    a row and a label counts as a binary prediction.
     """
-    if independent:
+    if labels.ndim == 2:
         confidence, right = np.maximum(probabilities, 1 - probabilities).ravel(), (probabilities >= 0.5) == labels
-        confidence, right = confidence.astype(np.float64), right.ravel()
     else:
-        confidence, right = probabilities.max(1).astype(np.float64), probabilities.argmax(1) == labels
-    index = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
+        confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
+    index = np.clip(np.ceil(confidence.astype(np.float64) * BINS).astype(np.int64) - 1, 0, BINS - 1)
     counts = np.bincount(index, minlength=BINS)
-    means = [np.bincount(index, values, BINS) / np.maximum(counts, 1) for values in (confidence, right)]
+    means = [np.bincount(index, values, BINS) / np.maximum(counts, 1) for values in (confidence, right.ravel())]
     return [[rows, *map(_rounded, of)] for rows, *of in zip(counts.tolist(), *means, strict=True)]
 
 
@@ -46,18 +43,17 @@ def _rounded(value: float) -> float:
     return round(float(value), 6)
 
 
-def calibration_fields(
-    logits: np.ndarray, labels: np.ndarray, temperature: float | None, independent: bool = False
-) -> dict[str, Any]:
+def calibration_fields(logits: np.ndarray, labels: np.ndarray, temperature: float | None) -> dict[str, Any]:
     """Return the fields of a row of results.json: `ece` of its probabilities, and `calibration` with their bins.
 
-    logits: float32 [n, labels]; labels, independent: as in `reliability_bins`, at least one row; temperature: if None,
-    the probabilities are not calibrated, and the separate fields of uncalibrated probabilities are left out.
+    logits: float32 [n, labels]; labels: as in `reliability_bins`, at least one row; temperature: if None, the
+    probabilities are not calibrated, and the separate fields of uncalibrated probabilities are left out.
     """
-    plain = reliability_bins(to_probabilities(logits, independent=independent), labels, independent)
+    independent = labels.ndim == 2
+    plain = reliability_bins(to_probabilities(logits, independent=independent), labels)
     if temperature is None:
         return {"ece": _rounded(expected_calibration_error(plain)), "calibration": {"bins": plain}}
-    bins = reliability_bins(to_probabilities(logits, temperature, independent), labels, independent)
+    bins = reliability_bins(to_probabilities(logits, temperature, independent), labels)
     before = {"ece_before": _rounded(expected_calibration_error(plain)), "bins_before": plain}
     calibration = {"temperature": temperature, "bins": bins, **before}
     return {"ece": _rounded(expected_calibration_error(bins)), "calibration": calibration}

@@ -1,7 +1,5 @@
 """Evaluation of a saved model on a task's splits. Scores of an unchanged model on unchanged test splits are reused."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How well each label is predicted."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from common.config import Settings

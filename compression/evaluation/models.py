@@ -1,7 +1,5 @@
 """Models of a task that can be scored, and the data they are scored on."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -47,16 +45,13 @@ def readable_models(folder: Path) -> list[ModelConfig]:
 
 def identity(task: Task, split: str | None, config: ModelConfig, folder: Path) -> dict[str, Any]:
     """Return the fields of a row of results.json other than sizes and scores."""
-    student = config.student
     return {
         "task": task.name,
         "split": split,
         "model": config.name,
         "stage": config.stage,
         "student_arch": config.arch if config.kind == "student" else None,
-        "embedding_type": student.get("embedding_type"),
-        "embedding_dim": student.get("embedding_dim"),
-        "vocab_size": student.get("vocab_size"),
+        **{name: config.student.get(name) for name in ("embedding_type", "embedding_dim", "vocab_size")},
         "alpha": config.alpha,
         "augmented": config.augmented,
         "seed": config.seed,

@@ -1,7 +1,5 @@
 """Scores of a packed file on the rows of any file: what it says about its task is enough to read them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
@@ -104,16 +102,13 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     source = Source(files={"test": str(data)}, encoding=settings.encoding)
     if settings.task:
         task = load_task(settings.task)
-        check_task(model, task, str(path), settings.arch)
+        check_task(model, task, path, settings.arch)
         return task.model_copy(update={"source": source, "columns": {"label": "label", **task.columns, **named}})
     values: dict[str, Any] = {"name": model.task, "kind": kind.name, "source": source}
     if kind.files == "tables":
         first = {"sentence1": "sentence1", "sentence2": "sentence2"} if model.pair else {"sentence1": "text"}
         values["columns"] = {**first, "label": "label", **named}
-    if kind.is_scaled:
-        values["range"] = _ANY_NUMBER
-    else:
-        values["labels"] = model.labels
+    values |= {"range": _ANY_NUMBER} if kind.is_scaled else {"labels": model.labels}
     if kind == LABELS:
         values["metrics"] = METRICS_OF_LABELS
     if kind.always_pairs:

@@ -1,7 +1,5 @@
 """Finding and loading packed files for the project's commands; errors are UserErrors. Needs NumPy but not PyTorch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

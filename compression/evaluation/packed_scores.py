@@ -1,7 +1,5 @@
 """Scores of a packed file by compression.runtime, without PyTorch."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,7 @@ def score_packed(settings: EvaluateSettings, path: Path) -> list[Row]:
     task, paths = load_task(settings.task), settings.paths
     model = load_packed(path, settings.runtime)
     check_no_overlap((model.task,), task, paths)
-    check_task(model, task, str(path), settings.arch)
+    check_task(model, task, path, settings.arch)
     rows = []
     for name in split_names(task, settings.split):
         row, _ = packed_row(settings, path, model, task, name, load_split(paths, task, name))
@@ -49,11 +47,10 @@ def packed_row(
     logits, threshold = packed_logits(model, split), scored_threshold(model)
     seconds = time.perf_counter() - started
     row = {"task": task.name, "split": name, "model": path.stem, "stage": "packed"}
-    row |= {"student_arch": model.arch, "embedding_type": model.embedding}
-    row |= {"bytes_packed": path.stat().st_size, "rows": len(split)}
-    row |= {"metrics": labelled_score(task, split, logits, model.temperature, threshold)}
+    row |= {"student_arch": model.arch, "embedding_type": model.embedding, "bytes_packed": path.stat().st_size}
+    row |= {"rows": len(split), "metrics": labelled_score(task, split, logits, model.temperature, threshold)}
     row |= fitted_fields(task, split, logits, model.temperature, threshold)
-    row |= {"seconds": {"evaluate": round(seconds, 4)}}
+    row["seconds"] = {"evaluate": round(seconds, 4)}
     if settings.time:
         row["speed"] = packed_speed(path, settings.runtime, split, settings.watts)
     return row, logits
@@ -64,17 +61,17 @@ def scored_threshold(model: Model) -> float | None:
     return None if model.rejects else model.threshold
 
 
-def check_task(model: Model, task: Task, where: str, arch: str | None = None) -> None:
+def check_task(model: Model, task: Task, path: Path, arch: str | None = None) -> None:
     """Raise UserError if a packed file's task, labels or architecture differ from the given ones."""
     if arch not in (None, model.arch):
-        raise UserError(f"{where}: a {model.arch}, not a {arch}")
+        raise UserError(f"{path}: a {model.arch}, not a {arch}")
     if model.task != task.models_task:
-        raise UserError(f"{where} was trained for task {model.task}, not {task.models_task}")
+        raise UserError(f"{path} was trained for task {model.task}, not {task.models_task}")
     if (model.pair, model.kind) != (task.pair, task.kind.name):
-        raise UserError(f"{where} has other inputs or outputs than {task.name}; the task was probably changed")
+        raise UserError(f"{path} has other inputs or outputs than {task.name}; the task was probably changed")
     if model.labels != task.labels:
         learned, of_task = (", ".join(labels) or "none" for labels in (model.labels, task.labels))
-        raise UserError(f"{where} learned the labels {learned}, {task.name} has {of_task}")
+        raise UserError(f"{path} learned the labels {learned}, {task.name} has {of_task}")
 
 
 def packed_logits(model: Model, split: Split) -> np.ndarray:
@@ -117,5 +114,5 @@ def fitted_fields(
     """Return the fields of a row of results.json with the threshold and the calibration, if there are any."""
     fields = {} if threshold is None else {"threshold": round(threshold, 6)}
     if task.kind.has_probabilities and (rows := np.flatnonzero(split.labelled)).size:
-        fields |= calibration_fields(logits[rows], split.labels[rows], temperature, task.kind.independent)
+        fields |= calibration_fields(logits[rows], split.labels[rows], temperature)
     return fields

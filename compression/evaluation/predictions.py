@@ -1,7 +1,5 @@
 """A model's saved predictions on a test split. Predictions of another model or on other data are rejected."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -65,10 +63,9 @@ def write_predictions(
     columns = task.kind.prediction_columns(split.labels, chosen, split.sentence2)
     if task.kind.has_probabilities:
         columns[_PROBABILITY] = pa.array(task.kind.confidence(task, logits / np.float32(temperature or 1)))
-    table = pa.table(columns)
+    table = pa.table(columns).replace_schema_metadata({**_source(row), _KIND: task.kind.name})
     with whole_file(predictions_file(scores, row["split"])) as partial:
-        metadata = {**_source(row), _KIND: task.kind.name}
-        pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
+        pq.write_table(table, partial, compression="zstd")
 
 
 def find_scores(workspace: Path, row: Row) -> Path | None:

@@ -5,14 +5,12 @@ Templates are filled with the words of each group. Texts that differ only in the
 thesis asks whether students inherit their teacher's bias (section 8.2).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pydantic
@@ -40,7 +38,7 @@ class Probe(Settings):
     """Group -> slot -> words. Words of different groups correspond by position: first to first, and so on."""
 
     @pydantic.model_validator(mode="after")
-    def _check(self) -> Probe:
+    def _check(self) -> Self:
         first, *others = self.groups
         slots = {slot: len(words) for slot, words in self.groups[first].items()}
         if len(set(slots.values())) != 1 or not min(slots.values(), default=0):
@@ -66,11 +64,8 @@ class Probe(Settings):
         def filled(text: str, index: int) -> str:
             return normalise(_SLOT.sub(lambda match: slots[match[1]][index], text))
 
-        return [
-            tuple(filled(text, index) for text in _texts(template))
-            for template in self.templates
-            for index in range(self.words)
-        ]
+        fillings = itertools.product(self.templates, range(self.words))
+        return [tuple(filled(text, index) for text in _texts(template)) for template, index in fillings]
 
 
 def _texts(template: str | tuple[str, str]) -> tuple[str, ...]:
@@ -91,11 +86,9 @@ def probe(settings: EvaluateSettings) -> list[dict[str, Any]]:
     contents = read_probe(settings.probe, task)
     predict, temperature = _model(settings, task)
     answers = {group: _answers(predict, temperature, task, contents.texts(group)) for group in contents.groups}
-    return [
-        {"task": task.name, "model": settings.model_name, "probe": str(settings.probe), "groups": [a, b]}
-        | _compared(contents, task, (a, b), (answers[a], answers[b]))
-        for a, b in itertools.combinations(contents.groups, 2)
-    ]
+    subject = {"task": task.name, "model": settings.model_name, "probe": str(settings.probe)}
+    pairs = itertools.combinations(contents.groups, 2)
+    return [{**subject, **_compared(contents, task, groups, answers)} for groups in pairs]
 
 
 def read_probe(path: Path, task: Task) -> Probe:
@@ -137,7 +130,7 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 
     if path := find_packed(settings.paths, task, settings.model_name):
         packed = load_packed(path, settings.runtime)
-        check_task(packed, task, str(path), settings.arch)
+        check_task(packed, task, path, settings.arch)
     else:
         from compression.evaluation.scoring import load_own_packed, load_predictor  # PyTorch loads here
 
@@ -158,11 +151,10 @@ def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence
     return to_probabilities(logits, temperature)
 
 
-def _compared(
-    contents: Probe, task: Task, groups: tuple[str, str], answers: tuple[np.ndarray, np.ndarray]
-) -> dict[str, Any]:
+def _compared(contents: Probe, task: Task, groups: tuple[str, str], answers: dict[str, np.ndarray]) -> dict[str, Any]:
     names = task.kind.value_names or task.labels
-    differences = (answers[0] - answers[1]).astype(np.float64)
+    first, second = (answers[group] for group in groups)
+    differences = (first - second).astype(np.float64)
     by_template = differences.reshape(len(contents.templates), contents.words, len(names)).mean(1)
     errors = by_template.std(0, ddof=1) / len(by_template) ** 0.5 if len(by_template) > 1 else [None] * len(names)
     shown = {
@@ -170,10 +162,8 @@ def _compared(
         for name, mean, error in zip(names, by_template.mean(0), errors, strict=True)
     }
     row, column = np.unravel_index(np.abs(differences).argmax(), differences.shape)
-    largest = {
-        "texts": [contents.texts(group)[row] for group in groups],
-        "label": names[column],
-        "difference": float(differences[row, column]),
-    }
-    changed = None if task.kind.is_scaled else float(np.mean(answers[0].argmax(1) != answers[1].argmax(1)))
-    return {"texts": len(differences), "changed": changed, "differences": shown, "largest": largest}
+    texts = [contents.texts(group)[row] for group in groups]
+    largest = {"texts": texts, "label": names[column], "difference": float(differences[row, column])}
+    changed = None if task.kind.is_scaled else float(np.mean(first.argmax(1) != second.argmax(1)))
+    counted = {"texts": len(differences), "changed": changed}
+    return {"groups": [*groups], **counted, "differences": shown, "largest": largest}

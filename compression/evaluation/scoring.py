@@ -1,7 +1,5 @@
 """Rows of results.json: a model's scores, sizes and speed on the splits of a task."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -154,12 +152,8 @@ def _model_fields(folder: Path, config: ModelConfig) -> dict[str, Any]:
     trained = {} if config.trained_parameters is None else {"trained_parameters": config.trained_parameters}
     models = [] if config.imported else members_of(folder) or [folder]
     weights = (weights_of(model, read_config(model), stored_tensors(model)) for model in models)
-    return {
-        **measure(folder),
-        **trained,
-        "parts": parameters_by_part(itertools.chain.from_iterable(weights)),
-        "settings": config.settings,
-    }
+    parts = parameters_by_part(itertools.chain.from_iterable(weights))
+    return {**measure(folder), **trained, "parts": parts, "settings": config.settings}
 
 
 def load_predictor(folder: Path, name: str, cpu: bool, precision: Precision = "auto") -> Predictor | None:

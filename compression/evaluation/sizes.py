@@ -1,7 +1,5 @@
 """Sizes of a model: number of weights, and sizes of its files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ def gzip_bytes(data: bytes) -> int:
     return len(gzip.compress(data, compresslevel=9, mtime=0))
 
 
-def whole_file(folder: Path, stored: dict[str, torch.Tensor]) -> bytes:
+def weights_bytes(folder: Path, stored: dict[str, torch.Tensor]) -> bytes:
     """Return a model's weights file; for adapters in a separate file, one file with all the weights.
 
     stored: the model's `stored_tensors`.
@@ -47,7 +45,7 @@ def measure(folder: Path) -> dict[str, Any]:
         return {name: config.sizes.get(name) for name in _SIZES}
     stored = stored_tensors(folder)
     weights = weights_of(folder, config, stored)
-    data = whole_file(folder, stored)
+    data = weights_bytes(folder, stored)
     packed = len(pack_student(folder)) if config.kind == "student" else None
     counts = sum(weight.count for weight in weights), sum(weight.nonzero for weight in weights)
     return dict(zip(_SIZES, (*counts, len(data), gzip_bytes(data), packed), strict=True))

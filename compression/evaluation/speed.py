@@ -1,7 +1,5 @@
 """Speed and memory of a model on one CPU thread, over rows spread evenly over a split."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -74,6 +72,4 @@ def _energy(times: dict[str, Any], watts: float | None) -> dict[str, float]:
 
 
 def _texts(split: Split) -> list[Any]:
-    """Return the texts of a split in the format of the runtimes: texts, or pairs of texts."""
-    columns = split.sentences()
-    return list(zip(*columns, strict=True)) if len(columns) == 2 else columns[0]
+    return split.sentence1 if split.sentence2 is None else list(zip(*split.sentences(), strict=True))

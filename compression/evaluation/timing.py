@@ -8,8 +8,6 @@ The process imports only the runtime and a counter of energy, so that its memory
 packed file.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

@@ -4,8 +4,6 @@ Stored tensors are the tensors in a weights file. Weights are the numbers that t
 quantized matrix, the file stores codes, scales and zero points, and the weights are the dequantized codes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,10 +86,8 @@ def weights_of(folder: Path, config: ModelConfig, stored: dict[str, torch.Tensor
     else:
         floats = {name: tensor for name, tensor in stored.items() if tensor.is_floating_point()}
         values = {name: (tensor.float(), tensor.element_size()) for name, tensor in floats.items()}
-    return [
-        Weight(name, part_of(name, config.kind), tensor.detach(), size)
-        for name, (tensor, size) in by_part(values, config.kind).items()
-    ]
+    ordered = by_part(values, config.kind).items()
+    return [Weight(name, part_of(name, config.kind), tensor.detach(), size) for name, (tensor, size) in ordered]
 
 
 def by_part(tensors: dict[str, T], kind: Kind) -> dict[str, T]:

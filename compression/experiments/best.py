@@ -118,8 +118,7 @@ def best(settings: BestSettings) -> Ranking:
         if len(good) < len(ranked):
             notes.append(f"{len(ranked) - len(good)} of {len(ranked)} families have less than {100 * least:g}")
         ranked = sorted(good, key=lambda one: (one.bytes, -one.validation.mean, one.family))
-    top = tuple(ranked[: settings.top])
-    return Ranking(name, metric, settings.size, settings.max_bytes, least, top, tuple(notes))
+    return Ranking(name, metric, settings.size, settings.max_bytes, least, tuple(ranked[: settings.top]), tuple(notes))
 
 
 def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:

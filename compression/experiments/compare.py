@@ -180,15 +180,12 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[list[R
         for config in configs:
             rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
             if not rows:
-                raise UserError(
-                    f"{config.name} has no scores of the current model on the current data; "
-                    f"run: python evaluate.py --task {task.argument} --model-name {config.name}"
-                )
+                command = f"python evaluate.py --task {task.argument} --model-name {config.name}"
+                raise UserError(f"{config.name} has no scores of the current model on the current data; run: {command}")
             side += [row for row in rows if settings.split in (None, row["split"])]
     named = [config for configs in members for config in configs]
     if [config.name for config in named] == [a, b] and named[0].seed != named[1].seed:
-        seed = f"{named[0].seed} / {named[1].seed}"
-        sides = [[{**row, "seed": seed} for row in side] for side in sides]
+        sides = [[{**row, "seed": f"{named[0].seed} / {named[1].seed}"} for row in side] for side in sides]
     return sides
 
 
@@ -237,10 +234,8 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
             notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
     for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
         if left["data"] != right["data"]:
-            raise UserError(
-                f"{left['model']} and {right['model']} were scored on other data of {left['task']}, {left['split']}: "
-                "evaluate both again"
-            )
+            names, data = f"{left['model']} and {right['model']}", f"{left['task']}, {left['split']}"
+            raise UserError(f"{names} were scored on other data of {data}: evaluate both again")
     return pairs, notes
 
 
@@ -285,11 +280,10 @@ def _predictions(settings: CompareSettings, pair: tuple[Row, Row], notes: list[s
 def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float, pair: _Pair | None) -> Effect:
     """Return the effect of the scores by seed; for a single seed, of the pair's predictions if they are available."""
     differences = [a - b for a, b in scores]
-    interval: Interval | None = None
     if len(differences) > 1:
         interval = paired_t(differences, confidence)
-    elif pair is not None:
-        interval = bootstrap(name, *pair, confidence, differences[0])
+    else:
+        interval = pair and bootstrap(name, *pair, confidence, differences[0])
     return Effect(name, *_means(scores), tuple(scores), interval)
 
 

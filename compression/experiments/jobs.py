@@ -61,11 +61,8 @@ class Job:
     @property
     def takes_models(self) -> bool:
         """Whether the job runs on every model saved so far: it names neither a model nor a published baseline."""
-        return (
-            self.kind in ("evaluate", "analyze")
-            and "model_name" not in self.flags
-            and "glue" not in str(self.flags.get("arch"))
-        )
+        names_one = "model_name" in self.flags or "glue" in str(self.flags.get("arch"))
+        return self.kind in ("evaluate", "analyze") and not names_one
 
     def settings(self, **below: str | None) -> Any:
         """Return the settings: the class's defaults, the model's, `below` unless None, and the given ones."""
@@ -301,15 +298,9 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     tasks = {str(job.flags["task"]) for job in jobs if "task" in job.flags}
     if file.pairs and tasks and all(load_task(task).pair for task in tasks):
         return plan_file(path.parent / file.pairs, argv)
-    return _plan(
-        chain,
-        jobs,
-        typed,
-        name=file.name if chain.name is None else chain.name,
-        title=file.title or file.name,
-        definition=described(path.name, *flags),
-        files=definition_files(path),
-    )
+    name, title = file.name if chain.name is None else chain.name, file.title or file.name
+    definition, files = described(path.name, *flags), definition_files(path)
+    return _plan(chain, jobs, typed, name=name, title=title, definition=definition, files=files)
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
@@ -346,8 +337,7 @@ def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:
         if not rows.flags.keys().isdisjoint(("augment", "generate_loss")):
             jobs["rows"] = _without(rows, "glue_preprocess")
     needed = ["rows", "finetune"] if "teacher" in flags.get("finetune", {}) else ["finetune", "rows"]
-    order = ["preprocess", *needed, "compress", "evaluate", "analyze"]
-    return [jobs[kind] for kind in order if kind in jobs]
+    return [jobs[kind] for kind in ("preprocess", *needed, "compress", "evaluate", "analyze") if kind in jobs]
 
 
 def _without(job: Job, *names: str) -> Job:

@@ -150,10 +150,7 @@ def _do_runs(name: str, all_runs: Sequence[RunTask], launcher: Launcher, retry_f
 
 
 def identify(
-    settings: CompressSettings,
-    chains: Sequence[Sequence[str]],
-    timing: Mapping[str, Any] | None = None,
-    threads: int = 1,
+    settings: CompressSettings, chains: Sequence[Sequence[str]], timing: Mapping[str, Any] = {}, threads: int = 1
 ) -> RunRecord:
     """Return a run's record before it starts. Raises UserError for an input that is missing or out of date.
 

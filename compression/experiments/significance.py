@@ -94,23 +94,20 @@ def bootstrap(metric: str, first: Predictions, second: Predictions, confidence: 
         rng, step = np.random.default_rng(0), max(1, _AT_ONCE // len(kinds))
         differences = []
         for start in range(0, DRAWS, step):
-            size = min(step, DRAWS - start)
-            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size)  # [draws, kinds]
-            several = first.kind.independent
-            a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column], several) for column in (1, 2))
+            drawn = rng.multinomial(counts.sum(), counts / counts.sum(), min(step, DRAWS - start))  # [draws, kinds]
+            a, b = (class_scores(metric, drawn, kinds[:, 0], kinds[:, column]) for column in (1, 2))
             differences.append(a - b)
         low, high = np.quantile(np.concatenate(differences), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(mean, float(low), float(high), BOOTSTRAP, None)
 
 
-def class_scores(
-    metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray, several: bool = False
-) -> np.ndarray:
+def class_scores(metric: str, counts: np.ndarray, labels: np.ndarray, choices: np.ndarray) -> np.ndarray:
     """Return a metric of classes, float64 [draws], as defined in common.kinds.base.
 
-    counts: number of rows of each kind in each draw, [draws, kinds]; labels, choices: of each kind, [kinds]; several:
-    they are 1 or 0 for each label, [kinds, labels].
+    counts: number of rows of each kind in each draw, [draws, kinds]; labels, choices: of each kind, [kinds], or 1 and 0
+    for each label, [kinds, labels].
     """
+    several = labels.ndim == 2
     if not several:
         classes = np.arange(1 + max(labels.max(), choices.max()))
         labels, choices = (kinds_of_one[:, None] == classes for kinds_of_one in (labels, choices))

@@ -97,9 +97,7 @@ def test_metrics_of_counts_of_lists_are_those_of_rows(rows):
     labels, choices = np.array(rows).swapaxes(0, 1)
     kinds, counts = np.unique(np.stack([labels, choices], 1), axis=0, return_counts=True)
     expected = score(LISTS, labels.astype(np.float32), choices - 0.5)
-    found = {
-        name: float(class_scores(name, counts[None], kinds[:, 0], kinds[:, 1], several=True)[0]) for name in expected
-    }
+    found = {name: float(class_scores(name, counts[None], kinds[:, 0], kinds[:, 1])[0]) for name in expected}
     assert found == pytest.approx(expected)
 
 

@@ -159,13 +159,10 @@ def test_a_temperature_divides_the_logits_and_changes_no_label(student):
 def test_each_label_of_a_row_is_a_prediction_of_its_own_in_reliability_bins():
     shares = np.float32([[0.9, 0.1], [0.57, 0.45]])  # confidences 0.9, 0.9, 0.57, 0.55
     labels = np.float32([[1, 1], [1, 0]])
-    bins = {
-        round(probability, 4): (rows, right)
-        for rows, probability, right in reliability_bins(shares, labels, independent=True)
-    }
+    bins = {round(probability, 4): (rows, right) for rows, probability, right in reliability_bins(shares, labels)}
     assert bins == {0: (0, 0), 0.9: (2, 0.5), 0.56: (2, 1)}
     logits = torch.from_numpy(shares).logit().numpy()
-    fields = calibration_fields(logits, labels, None, independent=True)
+    fields = calibration_fields(logits, labels, None)
     assert fields["ece"] == pytest.approx((2 * 0.4 + 2 * 0.44) / 4, abs=1e-5)
 
 

@@ -41,15 +41,13 @@ def analyse(task: Task, split: Split, predictions: Predictions, model: Classifie
         errors = np.abs(labels - choices)
         return Analysis(mistakes=_mistakes(task, split, predictions, rows[np.argsort(-errors, kind="stable")]))
     words = words_of_labels(model, list(zip(*split.sentences(), strict=True)))
-    per_label = [
-        one.model_copy(update={"words": words.get(one.label, ())}) for one in label_scores(task, labels, choices)
-    ]
+    scores = label_scores(task, labels, choices)
     indices = np.arange(len(task.labels))
     counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
     probabilities, right = predictions.probabilities[rows], predictions.right[rows]
     order = np.argsort(-probabilities, kind="stable")
     return Analysis(
-        per_label=tuple(per_label),
+        per_label=tuple(one.model_copy(update={"words": words.get(one.label, ())}) for one in scores),
         confusion={
             label: {answer: count for answer, count in zip(task.labels, row, strict=True) if count}
             for label, row in zip(task.labels, counts, strict=bool(counts))

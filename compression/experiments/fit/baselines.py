@@ -25,10 +25,8 @@ _FASTTEXT = ["-wordNgrams", "2", "-bucket", "200000", "-epoch", "25", "-lr", "0.
 
 def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
     """Return the scores of the baselines on the test rows; a baseline that fails has its error as details."""
-    labelled = [
-        split.take(np.flatnonzero(split.labelled))
-        for split in (train, load_split(stages.settings.paths, stages.task, "test"))
-    ]
+    test = load_split(stages.settings.paths, stages.task, "test")
+    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, test)]
     baselines = []
     for name, method in {"tf-idf with a linear model": _linear, "fastText": _fasttext}.items():
         began = time.perf_counter()
@@ -90,6 +88,5 @@ def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, floa
 
 def _joined(split: Split) -> list[str]:
     """Return the words of each text, the two texts of a pair joined, separated by spaces."""
-    return [
-        " ".join(word for text in texts for word in split_words(text)) for texts in zip(*split.sentences(), strict=True)
-    ]
+    rows = zip(*split.sentences(), strict=True)
+    return [" ".join(word for text in texts for word in split_words(text)) for texts in rows]

@@ -98,15 +98,9 @@ def _repack(size: Packed, settings: FitSettings, folder: Path) -> bool:
 
     packed = settings.paths.root / size.packed
     packed.resolve().unlink(missing_ok=True)  # a changed file of the same length would count as built
-    flags = {
-        "task": str(folder / TASK_FILE),
-        "workspace": settings.workspace,
-        "cpu": settings.cpu,
-        "load_trained_model": size.model,
-        **settings.packing,
-    }
+    flags = {"task": str(folder / TASK_FILE), "workspace": settings.workspace, "cpu": settings.cpu}
     try:
-        compress(Job("compress", flags).settings())
+        compress(Job("compress", {**flags, "load_trained_model": size.model, **settings.packing}).settings())
     except UserError as error:
         say(str(error))
         return False

@@ -1,7 +1,5 @@
 """The report of a fit: how good the recommended student is on the test rows, label by label, and how it was found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +81,7 @@ def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tupl
     return [(name, [(to, row.get(to, 0), row.get(to, 0) / total) for to in shown]) for name, row, total in matrix]
 
 
-def _draw_curve(result: FitResult) -> Figure:
+def _draw_curve(result: FitResult) -> "Figure":
     """Return a plot of score against size, with a horizontal line for each baseline."""
     from matplotlib.figure import Figure
 

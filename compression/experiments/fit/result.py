@@ -190,23 +190,14 @@ class FitResult(Opening):
 
     def summary(self) -> list[str]:
         """Return the result in sentences, for the report."""
-        rows = self.rows
-        lines = [
-            f"{self.task}: {rows['train']:,} rows to train on, {rows['validation']:,} for validation, "
-            f"{rows['test']:,} for test.",
-            *self.notes,
-            f"Teacher: {self.teacher}.",
-            *(self._in_words(size) for size in self.sizes),
-        ]
+        train, validation, test = (f"{self.rows[name]:,}" for name in ("train", "validation", "test"))
+        rows = f"{train} rows to train on, {validation} for validation, {test} for test"
+        lines = [f"{self.task}: {rows}.", *self.notes, f"Teacher: {self.teacher}.", *map(self._in_words, self.sizes)]
         if len(self.sizes) > 1:
             lines.append(f"Recommended: {self.bytes:,} bytes ({self.output}).")
-        lines += [
-            f"{baseline.name}: {self.score_name} on test {_percent(baseline.metrics[self.metric])} "
-            f"({baseline.details})."
-            if baseline.metrics
-            else f"{baseline.name}: absent ({baseline.details})."
-            for baseline in self.baselines
-        ]
+        for one in self.baselines:
+            score = f"{self.score_name} on test {_percent(one.metrics[self.metric])}" if one.metrics else "absent"
+            lines.append(f"{one.name}: {score} ({one.details}).")
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
     def _in_words(self, size: Packed) -> str:

@@ -75,25 +75,16 @@ def run_fit(
     task = load_task(str(folder / TASK_FILE))
     for line in (opening.task, *opening.notes):
         say(line)
-    experiment = ExperimentRecord(
-        name=settings.experiment,
-        title=f"{settings.file.name} in {', '.join(f'{size:,}' for size in settings.max_bytes)} bytes",
-        kind="chain",
-        definition=settings.definition(),
-    )
+    name, sizes = settings.experiment, ", ".join(f"{size:,}" for size in settings.max_bytes)
+    title = f"{settings.file.name} in {sizes} bytes"
+    experiment = ExperimentRecord(name=name, title=title, kind="chain", definition=settings.definition())
     write_record(folder, experiment)
     stages = Stages(settings, task, clock, state)
     recorded = {"fit": settings.meaning(), "file": str(settings.file)}
-    rows, result = record(settings.experiment, folder / "sacred", recorded, lambda: _stages(stages, opening, folder))
-    labels = {task.argument: None} if task.kind.has_classes else {}
-    experiment = experiment.model_copy(
-        update={
-            "jobs": stages.done.jobs,
-            "labels": recorded_labels(settings.paths, labels),
-            "summary": tuple(result.summary()),
-        }
-    )
-    write_record(folder, experiment)
+    rows, result = record(name, folder / "sacred", recorded, lambda: _stages(stages, opening, folder))
+    labels = recorded_labels(settings.paths, {task.argument: None} if task.kind.has_classes else {})
+    ended = {"jobs": stages.done.jobs, "labels": labels, "summary": tuple(result.summary())}
+    write_record(folder, experiment.model_copy(update=ended))
     write_results(folder / RESULTS_FILE, rows)
     result = result.model_copy(update={"seconds": round(clock.used, 1)})
     state.save("result", result)
@@ -110,8 +101,7 @@ def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Openin
         contents = dataclasses.replace(contents, values=draw(contents.values, most, settings.seed))
     contents, rare = learnable(contents, settings)
     notes += rare
-    whole = whole_texts(contents)
-    if whole is not None:
+    if (whole := whole_texts(contents)) is not None:
         notes.append(
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )

@@ -224,8 +224,7 @@ class Search:
         elif self.taught.encoder and (self.task.kind.by_word or flags.get("ngrams") == "words"):
             flags["embedding_init"] = self.taught.encoder
         loss = {"loss": "kl", "temperature": 1.0} if self.task.kind.has_distributions else {"loss": "mse"}
-        only_original = "augmented" not in flags
-        return {**flags, **loss, "only_original_data": only_original, "teacher": self.taught.teacher}
+        return {**flags, **loss, "only_original_data": "augmented" not in flags, "teacher": self.taught.teacher}
 
     def _validated(self, name: str) -> dict[str, float]:
         student, tokenizer, _ = load_student(self.stages.settings.paths.model(self.task.name, name), _CPU)
@@ -299,8 +298,7 @@ class Search:
             **{flag: flags[flag] for flag in learning if flag in flags},
         }
         try:
-            limit = left if tune else None
-            self.stages.run("quantize and pack", "compress", limit, **quantized, tune_epochs=tune)
+            self.stages.run("quantize and pack", "compress", left if tune else None, **quantized, tune_epochs=tune)
         except OutOfTime:
             if student.refit:
                 raise

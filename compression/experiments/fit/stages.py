@@ -22,7 +22,7 @@ from compression.shrinking.chain import compress
 FUNCTIONS = {"preprocess": preprocess, "finetune": finetune, "compress": compress, "evaluate": evaluate}
 _STEPS = {"finetune": step_of, "compress": Distill.of}
 """Kind of job -> function from its settings to the step that trains."""
-_COMMON = ("task", "workspace", "cpu", "seed", "loadbar")
+_COMMON = ("workspace", "cpu", "seed", "loadbar")
 
 
 class Done(Settings):
@@ -48,7 +48,7 @@ class Stages:
 
     def job(self, kind: str, flags: dict[str, Any]) -> Job:
         """Return a job with the common settings and these flags."""
-        common = {"task": self.task.argument, **{name: getattr(self.settings, name) for name in _COMMON[1:]}}
+        common = {"task": self.task.argument, **{name: getattr(self.settings, name) for name in _COMMON}}
         return Job(kind, {**common, **flags})
 
     def run(self, stage: str, kind: str, limit: float | None = None, **flags: Any) -> Any:

@@ -38,10 +38,8 @@ class State:
         self.file = folder / FILE
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
-            raise UserError(
-                f"experiment {folder.name}: the file has changed since the experiment started; "
-                "start over with --force, or give another --name"
-            )
+            advice = "start over with --force, or give another --name"
+            raise UserError(f"experiment {folder.name}: the file has changed since the experiment started; {advice}")
 
     def get(self, name: str, cls: type[T]) -> T | None:
         """Return a decision, or None if it has not been taken yet. Raises UserError if it is damaged."""

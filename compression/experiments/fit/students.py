@@ -36,28 +36,28 @@ _FEWEST_TOKENS = 100
 _MOST_TOKENS = 60_000
 _BAG = {"student_arch": "ffn", "pooling": "both", "word_dropout": 0.15, "weight_decay": 0.1, "max_tokens": 2048}
 _PIECES = {"embedding_type": "bpe", "bpe_source": "train"}
-_SINGLE: dict[str, dict[str, Any]] = {
-    "n-grams": {**_BAG, "embedding_type": "ngrams"},
-    "byte pairs": {**_BAG, **_PIECES},
+_Kinds = dict[str, dict[str, Any]]
+_BAGS: _Kinds = {"n-grams": {**_BAG, "embedding_type": "ngrams"}, "byte pairs": {**_BAG, **_PIECES}}
+_SINGLE: _Kinds = {
+    **_BAGS,
     "words": {**_BAG, "embedding_type": "ngrams", "ngrams": "words"},
     "BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "word_dropout": 0.15},
 }
-_LONG_SINGLE: dict[str, dict[str, Any]] = {
+_LONG_SINGLE: _Kinds = {
     "words": _SINGLE["words"],
     "words and pairs of words": {**_BAG, "embedding_type": "ngrams", "ngrams": "pairs"},
 }
 """Kinds that are tried first on long texts: words are the fastest to read, and pairs tell two or three labels apart."""
-_PAIRS: dict[str, dict[str, Any]] = {
+_PAIRS: _Kinds = {
     "aligned convolution": {**_PIECES, "student_arch": "conv", "pair_encoder": "align"},
     "aligned BiLSTM": {**_PIECES, "student_arch": "bilstm", "pooling": "max", "pair_encoder": "align"},
-    "n-grams": {**_BAG, "embedding_type": "ngrams"},
-    "byte pairs": {**_BAG, **_PIECES},
+    **_BAGS,
 }
-_TAGS: dict[str, dict[str, Any]] = {
+_TAGS: _Kinds = {
     "BiLSTM": {**_PIECES, "student_arch": "bilstm", "word_dropout": 0.1},
     "convolution": {**_PIECES, "student_arch": "conv", "word_dropout": 0.1},
 }
-_ANSWERS: dict[str, dict[str, Any]] = {
+_ANSWERS: _Kinds = {
     "aligned convolution": {**_PIECES, "student_arch": "conv", "pair_encoder": "align", "max_tokens": 400},
     "aligned BiLSTM": {**_PIECES, "student_arch": "bilstm", "pair_encoder": "compose", "max_tokens": 400},
 }
@@ -137,8 +137,7 @@ def candidates(
             flags["symmetric"] = task.symmetric
         candidate = sized(task, student, flags, max_bytes)
         while candidate is None and flags["cls_hidden_dim"] > _NARROWEST:  # many labels take much of a small file
-            halves = {name: max(_NARROWEST, flags[name] // 2) for name in flags if name.endswith("_dim")}
-            flags |= halves
+            flags |= {name: max(_NARROWEST, flags[name] // 2) for name in flags if name.endswith("_dim")}
             candidate = sized(task, student, flags, max_bytes)
         if candidate is not None:
             fitted.append(candidate)

@@ -143,8 +143,7 @@ class _Teachers:
         if best:
             logits[~answered] = np.mean([self.logits[name] for name in best], axis=0)[~answered]
         file = file.with_stem(f"{file.stem}-of-train")
-        rows = dict(zip(zip(*train.sentences(), strict=True), logits, strict=True))
-        write_answers(file, task, list(rows), np.stack(list(rows.values())))
+        write_answers(file, task, dict(zip(zip(*train.sentences(), strict=True), logits, strict=True)))
         self.stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=ANSWERS)
         self.logits[ANSWERS] = load_logits(settings.paths, task, ANSWERS, "train")
         self.best = (*best, ANSWERS)
@@ -163,13 +162,8 @@ class _Teachers:
         epochs = min(_MOST_EPOCHS, int(self.left(_UNTIL) / ((_BACKWARD + 0.2) * seconds)))
         if epochs < _FEWEST_EPOCHS:
             return
-        flags = {
-            "arch": settings.encoder,
-            "model_name": FINE_TUNED,
-            "max_epochs": epochs,
-            "patience": epochs,
-            "max_tokens": _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS,
-        }
+        flags = {"arch": settings.encoder, "model_name": FINE_TUNED, "max_epochs": epochs, "patience": epochs}
+        flags["max_tokens"] = _CONTEXT_TOKENS if task.kind.always_pairs else _MAX_TOKENS
         try:  # of one that takes too long, the best epoch is kept
             if self.stages.train("teachers", "finetune", self.left(_STOPPED) - seconds, flags) == 0:
                 return
@@ -201,8 +195,7 @@ class _Teachers:
             return 0
         try:
             self.stages.run("teachers", "preprocess", augment=VARIANTS, variants=count)
-            limit = self.left(_STOPPED)
-            self.stages.run("teachers", "preprocess", limit, generate_loss=(VARIANTS,), model_name=name)
+            self.stages.run("teachers", "preprocess", self.left(_STOPPED), generate_loss=(VARIANTS,), model_name=name)
         except OutOfTime:
             return 0
         self.scores.append(f"they have read {count} variants of each text")
@@ -217,8 +210,8 @@ class _Teachers:
         """Return the name of a teacher with the mean logits of some teachers; built if these are several."""
         if len(names) == 1:
             return names[0]
-        self.stages.run("teachers", "finetune", None, ensemble=names, model_name=MEAN)
-        self.stages.run("teachers", "preprocess", None, generate_loss=("processed",), model_name=MEAN, folds=FOLDS)
+        self.stages.run("teachers", "finetune", ensemble=names, model_name=MEAN)
+        self.stages.run("teachers", "preprocess", generate_loss=("processed",), model_name=MEAN, folds=FOLDS)
         return MEAN
 
 
@@ -263,9 +256,8 @@ def unsure_of_others(stages: Stages, train: Split, taught: Taught) -> Taught:
         shares = to_probabilities(load_logits(settings.paths, task, taught.teacher, "train"))
         shares[train.labelled] = (shares + labels)[train.labelled] / 2
     shares[[text in others for text in texts]] = 1 / task.outputs
-    rows = dict(zip(texts, np.log(np.maximum(shares, _LEAST_SHARE)), strict=True))
     file = folder / f"{UNSURE}.parquet"
-    write_answers(file, task, list(rows), np.stack(list(rows.values())))
+    write_answers(file, task, dict(zip(texts, np.log(np.maximum(shares, _LEAST_SHARE)), strict=True)))
     stages.run("teachers", "preprocess", generate_loss=("processed",), logits_from=file, model_name=UNSURE)
     return taught.model_copy(update={"teacher": UNSURE, "alpha": 0.0})
 

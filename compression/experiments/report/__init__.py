@@ -3,8 +3,6 @@
 A sweep with a table layout also gets tables of means and deviations, as Markdown, CSV and LaTeX.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -184,6 +182,7 @@ class Report:
             value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         )
         pivots = [table.without("csv") for table in self.tables]
+        drawn = zip(self.splits, self.models, self.diagrams, strict=True)
         return environment.get_template(extension.template.name if extension else "page.html.j2").render(
             extension.context if extension else {},
             record=record,
@@ -200,9 +199,7 @@ class Report:
                     "reliability": Markup(svg_markup(figure, f"r{number}-", {}) if figure else ""),
                     "columns": figure.axes[0].get_gridspec().ncols if figure else 0,
                 }
-                for number, (results, table, figure) in enumerate(
-                    zip(self.splits, self.models, self.diagrams, strict=True)
-                )
+                for number, (results, table, figure) in enumerate(drawn)
             ],
             shapes=_parameter_shapes(self.rows),
             colours=COLOURS,
@@ -250,7 +247,7 @@ def _parameter_shapes(rows: Iterable[Row]) -> list[tuple[str, dict[str, int]]]:
     return sorted(shapes.values(), key=lambda shape: (sum(shape[1].values()), shape[0]))
 
 
-def _drawn(draw: Callable[[], Figure | None]) -> Figure | None:
+def _drawn(draw: Callable[[], "Figure | None"]) -> "Figure | None":
     """Return a figure for the page; None, with a message, if it cannot be drawn."""
     with side_task("a picture"):
         return draw()

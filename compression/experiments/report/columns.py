@@ -245,10 +245,8 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
     heads = [Head((column.heading.replace("{than}", than),), column.numeric, name=column.name) for column in columns]
     entries = [functools.partial(entry, column) for column in columns]
     table = table_of(results.heading, zip(heads, entries, strict=True), results.groups, kind)
-    notes = [
-        "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets. "
-        f"{UNITS}"
-    ]
+    means = "Scores are means over seeds ± the sample standard deviation (n − 1), with the number of seeds in brackets."
+    notes = [f"{means} {UNITS}"]
     if results.best_on_validation:
         notes.append("The best student is the one with the highest validation score.")
     if any(group.selected_on_test for group in results.groups):

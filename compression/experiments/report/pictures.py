@@ -4,8 +4,6 @@ A skyline is the non-dominated models by score and size or time. A reliability d
 their probability, before and after calibration.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -179,7 +177,7 @@ def skyline(candidates: Sequence[Point]) -> list[Point]:
     return best
 
 
-def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> Figure:
+def draw_skylines(splits: Sequence[SplitResults], quote: Quote | None = None) -> "Figure":
     """Return a figure with a pair of axes for each of `panels`. quote: the thesis's models to draw too.
 
     The gid of a point's marker, and thus its id in SVG, is `point_id`.
@@ -200,7 +198,7 @@ def point_id(panel: int, point: int) -> str:
     return f"point-{panel}-{point}"
 
 
-def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
+def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
     from matplotlib.patheffects import withStroke
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -244,7 +242,7 @@ def _draw_panel(axes: Axes, panel: Panel, number: int) -> None:
 
 def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
     """Return the students with probabilities; if more than MOST, the best ones on the skyline by packed size."""
-    groups = [group for group in results.groups if not group.is_teacher and _bins(group.rows, "bins")]
+    groups = [group for group in results.groups if not group.is_teacher and _bins(group, "bins")]
     if len(groups) <= MOST:
         return groups
     best = {point.label for panel in panels([results])[:1] for point in panel.best}
@@ -252,7 +250,7 @@ def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
     return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
 
 
-def draw_reliability(results: SplitResults) -> Figure | None:
+def draw_reliability(results: SplitResults) -> "Figure | None":
     """Return a figure with a diagram for each of `calibrated_groups`; None if there are none.
 
     A point is a bin that is not empty: the mean probability of its answers and their accuracy. Its area grows with the
@@ -272,9 +270,9 @@ def draw_reliability(results: SplitResults) -> Figure | None:
     return figure
 
 
-def _draw_diagram(axes: Axes, group: SeedGroup) -> None:
+def _draw_diagram(axes: "Axes", group: SeedGroup) -> None:
     axes.plot([0, 100], [0, 100], color=_LIGHT, linewidth=1, zorder=1)
-    before, after = _bins(group.rows, "bins_before"), _bins(group.rows, "bins")
+    before, after = _bins(group, "bins_before"), _bins(group, "bins")
     looks = [(before, "softmax", _GREY, "none")] if before else []
     for bins, name, colour, inside in (*looks, (after, "with temperature" if before else "softmax", _BLUE, _BLUE)):
         counts, across, up = zip(*bins, strict=True)
@@ -300,12 +298,12 @@ def calibration_text(group: SeedGroup) -> str:
     return f"ECE {100 * before.mean:.2f} → {shown}" if before else f"ECE {shown}"
 
 
-def _bins(rows: Iterable[Row], name: str) -> list[tuple[int, float, float]]:
-    """Return the non-empty bins of all rows together; empty if one of the rows has no bins.
+def _bins(group: SeedGroup, name: str) -> list[tuple[int, float, float]]:
+    """Return the non-empty bins of a group's rows together; empty if one of the rows has no bins.
 
     name: of the bins, as in compression.evaluation.calibration.
     """
-    by_row = [field(row, "calibration", name) or () for row in rows]
+    by_row = [field(row, "calibration", name) or () for row in group.rows]
     joined = []
     for same in zip(*by_row, strict=True) if all(by_row) else ():
         if count := sum(int(n) for n, _, _ in same):

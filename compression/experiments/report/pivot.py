@@ -74,9 +74,6 @@ class Cell:
         return {metric: figures[0] for metric, figures in by_metric.items() if len(figures) == 1}
 
 
-_NO_CELL = Cell("", "")
-
-
 @dataclasses.dataclass(frozen=True)
 class ScoreColumn:
     """One metric for one combination of labels of the column axes.
@@ -234,7 +231,6 @@ class _Pivot:
             yield ScoreColumn(labels, metric, f"{heading}, {source}", only, quoted=True)
 
     def table(self, title: str) -> Table:
-        """Return the table."""
         heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
         for kind, tasks in self._kinds.items():
             for table, quoted in (("pivot", False), ("printed", True)):
@@ -257,7 +253,7 @@ class _Pivot:
     def _students(self) -> Iterator[Line]:
         """Yield a line for each combination of labels of the row axes."""
         for labels in _in_order((row for row, _ in self._cells), self._layout.rows, self._record):
-            cells = [self._cells.get((labels, column.labels), _NO_CELL) for column in self._columns]
+            cells = [self._cells.get((labels, column.labels), Cell("", "")) for column in self._columns]
             rows = [row for (line, _), cell in self._cells.items() if line == labels for row in cell.group.rows]
             yield self._line(labels, "student", cells, rows)
 
@@ -313,10 +309,8 @@ class _Pivot:
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
         disk_field = self._disk_field if kind == "student" else "bytes_model"
         for column, tasks, quoted in self._measures:
-            group = SeedGroup(
-                "", tuple(row for row in (printed if quoted else rows) if row["task"] in tasks), disk_field
-            )
-            entries.append(self._measured(column, group, tasks, quoted))
+            of_tasks = tuple(row for row in (printed if quoted else rows) if row["task"] in tasks)
+            entries.append(self._measured(column, SeedGroup("", of_tasks, disk_field), tasks, quoted))
         average = number_entry(average_of_tasks(by_task), ".2f", 0.01)
         return Line([*entries, Entry("", str(all_on_test).lower()), *scores, average], kind)
 

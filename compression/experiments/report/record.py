@@ -54,7 +54,6 @@ class RecordedRun(Settings):
     cell: dict[str, str]
     """Axis -> label of the value."""
     seed: int
-    """Its seed."""
     settings: dict[str, Any]
     """The settings given to it, without defaults."""
 

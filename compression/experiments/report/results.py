@@ -3,8 +3,6 @@
 Each row has a checksum that detects changes made by hand.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -12,7 +10,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from common.errors import UserError
 from common.store.files import fingerprint, read_json, write_text
@@ -49,9 +47,9 @@ def write_lines(path: Path, value: list[Any] | dict[str, Any]) -> None:
     """Write JSON with one entry per line, also for the lists of mappings inside a mapping."""
 
     def block(entry: Any) -> str:
-        rows = isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)
-        lines = [json.dumps(row, ensure_ascii=False) for row in entry] if rows else []
-        return "[\n" + ",\n".join(lines) + "\n]" if rows else json.dumps(entry, ensure_ascii=False)
+        if not (isinstance(entry, list) and entry and all(isinstance(row, dict) for row in entry)):
+            return json.dumps(entry, ensure_ascii=False)
+        return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in entry) + "\n]"
 
     entries = [f'"{name}": {block(entry)}' for name, entry in value.items()] if isinstance(value, dict) else []
     write_text(path, ("{\n" + ",\n".join(entries) + "\n}" if entries else block(value)) + "\n")
@@ -67,18 +65,15 @@ def read_results(path: Path) -> list[Row]:
 
     Raises UserError if the file is missing or malformed, or has a row that lacks a field or was changed by hand.
     """
-    rows = read_json(path)
+    rows, again = read_json(path), "write it again by running the experiment"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: not a results file (a list of rows)")
     for number, row in enumerate(rows, 1):
         missing = [name for name in Row.__annotations__ if name in Row.__required_keys__ and name not in row]
         if missing:
-            raise UserError(f"{path}: row {number} has no {missing[0]!r}; write it again by running the experiment")
+            raise UserError(f"{path}: row {number} has no {missing[0]!r}; {again}")
         if row.get("checksum") != _checksum(row):
-            raise UserError(
-                f"{path}: row {number} ({row['model']}) was changed after it was written; "
-                "write it again by running the experiment"
-            )
+            raise UserError(f"{path}: row {number} ({row['model']}) was changed after it was written; {again}")
     return rows
 
 
@@ -187,11 +182,11 @@ class SeedGroup:
         """Return a metric over the seeds, from 0 to 1 as in results.json."""
         return self.stat("metrics", name)
 
-    def times_smaller(self, teacher: SeedGroup | None, size: str = "") -> float | None:
+    def times_smaller(self, teacher: Self | None, size: str = "") -> float | None:
         """Return the teacher's bytes_model divided by this group's size. size: a field, by default `disk_field`."""
         return _ratio(teacher and teacher.mean("bytes_model"), self.mean(size or self.disk_field))
 
-    def times_faster(self, teacher: SeedGroup | None) -> float | None:
+    def times_faster(self, teacher: Self | None) -> float | None:
         """Return the teacher's milliseconds per text divided by the group's."""
         return _ratio(teacher and teacher.mean("speed", MILLISECONDS), self.mean("speed", MILLISECONDS))
 

@@ -1,14 +1,12 @@
 """A table as data, and its rendering in Markdown, plain text, LaTeX and CSV; page.html.j2 renders it in HTML."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from common.tables import text_table
 from compression.experiments.report.results import DASH, Stat
@@ -79,21 +77,19 @@ class Table:
         """All lines, baselines first."""
         return [*self.baselines, *self.lines]
 
-    def without(self, *groups: Group) -> Table:
+    def without(self, *groups: Group) -> Self:
         """Return the table without groups of columns, their notes, and, without quoted figures, quoted lines."""
-        shown = dataclasses.replace(
-            self,
-            baselines=[line for line in self.baselines if line.kind not in groups],
-            notes={note: group for note, group in self.notes.items() if group not in groups},
-        )
-        return shown.of_columns([i for i, head in enumerate(self.heads) if head.group not in groups])
+        kept = [i for i, head in enumerate(self.heads) if head.group not in groups]
+        baselines = [line for line in self.baselines if line.kind not in groups]
+        notes = {note: group for note, group in self.notes.items() if group not in groups}
+        return dataclasses.replace(self, baselines=baselines, notes=notes).of_columns(kept)
 
-    def with_values(self) -> Table:
+    def with_values(self) -> Self:
         """Return the table without columns that have no value in any line, except labels and means over seeds."""
         known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
         return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
 
-    def of_columns(self, kept: Sequence[int]) -> Table:
+    def of_columns(self, kept: Sequence[int]) -> Self:
         """Return the table with some of its columns. kept: their indices."""
 
         def lines(every: Sequence[Line]) -> list[Line]:

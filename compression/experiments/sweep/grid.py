@@ -154,10 +154,8 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
     cells = tuple(_cells(file, seeds, fixed, overrides, path))
     if file.axes and not cells:
         raise UserError("rules: every cell of the grid is skipped")
-    tasks = [cell.flags["task"] for cell in cells] or _tasks(fixed)
-    shared = {
-        task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides)) for task in dict.fromkeys(tasks)
-    }
+    tasks = list(dict.fromkeys([cell.flags["task"] for cell in cells] or _tasks(fixed)))
+    shared = {task: list(_shared_jobs(file, seeds, {**fixed, "task": task}, overrides)) for task in tasks}
     one_seed = [job for cell in cells if cell.seed == seeds[0] for job in cell.jobs] if chosen else []
     timing = {setting: fixed[setting] for setting in TIMING if setting in fixed}
     evaluated = [Job("evaluate", {**timing, "task": tasks[0]})] if timing else []
@@ -221,8 +219,7 @@ def _check_value(file: GridFile, key: str, value: Any) -> None:
             raise UserError(f"rules: axis {key} has no value {value!r}{nearest(str(value), labels)}")
         return
     if key not in RUN_FIELDS:
-        known = {*file.axes, *RUN_FIELDS}
-        raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, known)}")
+        raise UserError(f"rules: {key!r} is neither an axis nor a setting{nearest(key, {*file.axes, *RUN_FIELDS})}")
     try:
         field = CompressSettings.model_fields[key]
         pydantic.TypeAdapter(Annotated[field.annotation, field]).validate_python(value)

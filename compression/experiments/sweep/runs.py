@@ -241,10 +241,9 @@ def show(paths: Store, name: str) -> dict[str, Any]:
     """
     if (paths.experiment(name) / RECORD_FILE).exists():
         record = read_record(paths.experiment(name))
-        begun = {run.id: known for run, known in _begun(paths, record)}
         runs = []
         for run in record.runs:
-            known = begun.get(run.id)
+            known = RunFolder(paths, run.id).record() if run.id else None
             state = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
             runs.append({**state, "seconds": known and known.seconds, "error": known and known.error})
         return {**record.model_dump(mode="json"), "runs": runs}

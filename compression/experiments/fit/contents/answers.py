@@ -4,7 +4,7 @@ If no row of the file has a label, the answers are the labels. This module impor
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,14 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
     source = table
     if settings.teacher_file:
         source = read_any(settings.teacher_file, settings.seed, encoding=settings.encoding)
-    column = named_columns(source, "--teacher-column", [settings.teacher_column]) if settings.teacher_column else ()
+    asked = None
+    if settings.teacher_column:
+        (asked,) = named_columns(source, "--teacher-column", [settings.teacher_column])
     if source is table:
-        table = _of_columns(table, [name for name in table.header if name not in column])
+        table = _without(table, asked)
     texts = text_columns(table, settings)
     keys = texts if set(texts) <= set(source.header) else (_id_column(table, source, texts),)
-    column, form, cells = _answer_cells(source, next(iter(column), None), {*keys, *table.header})
+    column, form, cells = _answer_cells(source, asked, {*keys, *table.header})
     by_key: dict[tuple[str, ...], Any] = {}
     for key, cell in zip(_keys(source, keys), cells, strict=True):
         if not is_missing(cell) and cell != "":
@@ -58,7 +60,7 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
     if answers.are_labels:
         label = next(iter(settings.label), LABEL_NAMES[0])
         settings = settings.model_copy(update={"label": (label,), "text": texts})
-        table = _of_columns(table, [name for name in table.header if name != label])
+        table = _without(table, label)
         labels = [_as_label(by_text.get(row), form, settings.kind) for row in rows]
         labelled = [[*row, cell] for row, cell in zip(table.rows, labels, strict=True)]
         table = dataclasses.replace(table, header=[*table.header, label], rows=labelled)
@@ -121,9 +123,10 @@ def _has_labels(table: Table, settings: FitSettings, texts: tuple[str, ...]) -> 
     return bool(cells) and (label in (*settings.label, *LABEL_NAMES) or len(set(cells)) < len(cells))
 
 
-def _of_columns(table: Table, names: Sequence[str]) -> Table:
+def _without(table: Table, column: str) -> Table:
+    names = [name for name in table.header if name != column]
     rows = map(list, zip(*map(table.column, names), strict=True))
-    return dataclasses.replace(table, header=list(names), rows=list(rows))
+    return dataclasses.replace(table, header=names, rows=list(rows))
 
 
 def _as_label(answer: Any, form: str, kind: str) -> Any:
@@ -155,7 +158,7 @@ def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
             errors.append(str(error))
     if not logits:
         raise UserError(f"{answers.where}: no answer is usable ({errors[0] if errors else 'their rows are left out'})")
-    write_answers(path, task, list(logits), np.stack(list(logits.values())))
+    write_answers(path, task, logits)
     notes = [f"{answers.where} has a teacher's answers to {len(logits):,} of {len(texts):,} texts (--teacher-column)."]
     if errors:
         notes.append(f"{answers.where}: unusable answers left out: {len(errors):,} ({errors[0]}).")
@@ -164,10 +167,11 @@ def save_answers(path: Path, contents: FileContents, task: Task) -> list[str]:
     return notes
 
 
-def write_answers(path: Path, task: Task, texts: Sequence[tuple[str, ...]], logits: np.ndarray) -> None:
-    """Write answers to texts as a file for `read_answers`. logits: float32 [texts, outputs]."""
-    columns = zip(("sentence1", "sentence2"), zip(*texts, strict=True), strict=False)
+def write_answers(path: Path, task: Task, answers: Mapping[tuple[str, ...], np.ndarray]) -> None:
+    """Write the answers to texts as a file for `read_answers`. answers: the texts of a row -> float32 [outputs]."""
+    columns = zip(("sentence1", "sentence2"), zip(*answers, strict=True), strict=False)
     table = {task.columns[field]: pa.array(column, pa.string()) for field, column in columns}
+    logits = np.stack(list(answers.values()))
     if task.kind.has_probabilities:
         table |= {f"logit_{label}": logits[:, output] for output, label in enumerate(task.labels)}
     else:

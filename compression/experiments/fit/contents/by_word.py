@@ -51,11 +51,9 @@ def words_in_lines(path: Path, settings: FitSettings) -> FileContents | None:
         if not _has_tags(start):
             if suffix in JOINED_SUFFIXES:
                 return None
-            known = ", ".join((*SUFFIXES[:-1], *TAGGED_SUFFIXES)) if not asked else ", ".join(TAGGED_SUFFIXES)
-            raise UserError(
-                f"{path}: no words with tags; fit reads {known}, and of a {suffix} file a word and its tag (O, B-X or "
-                "I-X) on each line, with an empty line after each text"
-            )
+            known = ", ".join(TAGGED_SUFFIXES if asked else (*SUFFIXES[:-1], *TAGGED_SUFFIXES))
+            form = "a word and its tag (O, B-X or I-X) on each line, with an empty line after each text"
+            raise UserError(f"{path}: no words with tags; fit reads {known}, and of a {suffix} file {form}")
         file.seek(0)
         rows, left_out, notes = [], [], []
         for text in lines_of_texts(read_lines(file, str(path), settings.encoding)):
@@ -110,10 +108,8 @@ def words_in_columns(table: Table, settings: FitSettings) -> FileContents | None
             other = "" if asked else " (--kind labels takes each cell as one label)"
             return _tagged(rows, text, left_out, [f"{note}{other}."])
     if asked:
-        raise UserError(
-            f"{table.path}: no column has a tag for each word of another one; give lists, or texts with a space "
-            "between words, and name the columns with --text and --label"
-        )
+        forms = "lists, or texts with a space between words, and name the columns with --text and --label"
+        raise UserError(f"{table.path}: no column has a tag for each word of another one; give {forms}")
     return None
 
 
@@ -197,13 +193,13 @@ def _questions_of(table: Table) -> FileContents | None:
     if not cells or not all(isinstance(cell, dict) and {"text", "answer_start"} <= cell.keys() for cell in cells):
         return None
     rows, left_out = [], []
-    for number, row in enumerate(zip(*map(table.column, QUESTION_COLUMNS), strict=True), 1):
-        question, context, cell = row
+    for number, (question, context, cell) in enumerate(zip(*map(table.column, QUESTION_COLUMNS), strict=True), 1):
         try:
             texts = (as_sentence(question), as_sentence(context))
-            places = () if is_missing(cell) else zip(cell["text"], cell["answer_start"], strict=True)
-            listed = [{"text": text, "answer_start": start} for text, start in places]
-            answers = {} if is_missing(cell) else {"answers": listed}
+            answers = {}
+            if not is_missing(cell):
+                places = zip(cell["text"], cell["answer_start"], strict=True)
+                answers["answers"] = [{"text": text, "answer_start": start} for text, start in places]
             spans = answer_spans(answers, context, texts[1], unanswerable=True)
             rows.append((*texts, tuple(spans) or None))
         except (UserError, TypeError, ValueError) as error:

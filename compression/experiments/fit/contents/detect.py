@@ -168,10 +168,8 @@ def _label_notes(counts: Counter[str], left_out: Sequence[str], kind: str, numbe
         notes.append(f"{len(counts)} numbers are taken as labels (--kind numbers predicts them).")
     elif separator and not numbers:
         joined = next(name for name in counts if separator in name)
-        notes.append(
-            f"Labels such as {joined[:80]!r} are taken as one (--kind multilabel --separator {separator!r} takes "
-            "their parts as labels)."
-        )
+        flags = f"--kind multilabel --separator {separator!r}"
+        notes.append(f"Labels such as {joined[:80]!r} are taken as one ({flags} takes their parts as labels).")
     groups: dict[str, list[str]] = defaultdict(list)
     for name in sorted(counts):
         groups[text_key(name).replace(" ", "")].append(name)

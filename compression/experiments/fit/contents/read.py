@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common.config import flag
 from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes
 from common.data.readers.label_cells import (
     Row,
@@ -78,15 +79,9 @@ def _with_words(contents: FileContents, settings: FitSettings, test: FileContent
 
     Raises UserError for flags of other files, and as `detect`.
     """
-    for flag, value in (
-        ("--reject", settings.reject),
-        ("--separator", settings.separator),
-        ("--symmetric", settings.symmetric),
-        ("--teacher-file", settings.teacher_file),
-        ("--teacher-column", settings.teacher_column),
-    ):
-        if value:
-            raise UserError(f"{flag} is for labels of texts; {settings.file} has {contents.kind}")
+    for name in ("reject", "separator", "symmetric", "teacher_file", "teacher_column"):
+        if getattr(settings, name):
+            raise UserError(f"{flag(name)} is for labels of texts; {settings.file} has {contents.kind}")
     labelled = sum(row[-1] is not None for row in contents.values)
     if labelled < FEWEST_ROWS:
         why = f" ({contents.notes[-1]})" if contents.notes else ""

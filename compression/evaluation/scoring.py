@@ -102,7 +102,9 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
         say(f"{config.name}: not timed, the vectors of a linear teacher's texts may be cached")
         return rows
     if settings.watts:
-        rows = [{**row, "joules": {"train": settings.watts * (row["seconds"]["train"] or 0.0)}} for row in rows]
+        (seconds,) = {row["seconds"]["train"] for row in rows}  # one model's
+        energy = {} if seconds is None else {"joules": {"train": settings.watts * seconds}}
+        rows = [row | energy for row in rows]
     task, cpu = load_task(settings.task), torch.device("cpu")
     splits = [load_split(settings.paths, task, row["split"]) for row in rows]
     # One thread of PyTorch, and of the teachers' tokenizers.

@@ -207,6 +207,17 @@ def test_speed_is_measured_when_asked_for_and_scores_are_kept(workspace):
     assert teacher["speed"]["runtime"] == "pytorch"
 
 
+def test_energy_of_training_is_a_power_times_its_seconds_if_it_was_trained(workspace):
+    student(workspace)
+    (row,) = scored(workspace, "sst-2", "s", time=True, watts=10)
+    assert row["joules"] == {"train": 10 * row["seconds"]["train"]}
+    quantized = {"task": "sst-2", "workspace": workspace, "compression_actions": ("quantize",)}
+    compress(tiny.compress_settings(**quantized, load_trained_model="s", model_name="q"))
+    (row,) = scored(workspace, "sst-2", "q", time=True, watts=10)
+    assert row["seconds"]["train"] is None
+    assert "joules" not in row
+
+
 def test_scoring_a_row_does_not_depend_on_the_others(workspace):
     folder = student(workspace, student_arch="bilstm", embedding_type="char")
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")

@@ -28,6 +28,12 @@ def test_files(tmp_path: Path):
     assert r"\textbf{82.50 $\pm$ 1.29}" in paths["table.tex"].read_text(encoding="utf-8")
 
 
+def test_lines_of_a_summary_are_escaped_once(tmp_path: Path):
+    small = SMALL.model_copy(update={"summary": ("reviews[1]: a*b",)})
+    report = write_report(tmp_path, [], small)["report.md"].read_text(encoding="utf-8")
+    assert "- reviews\\[1\\]: a\\*b\n" in report
+
+
 def test_each_of_several_tables_has_its_files(tmp_path: Path):
     axes = {"task": values("sst-2", "qqp", axis="task"), **STUDENT}
     paths = write_report(tmp_path, [], record(axes, columns=["student_arch"]))

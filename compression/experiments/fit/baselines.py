@@ -77,7 +77,8 @@ def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, floa
         command += ["-seed", str(seed % 2**31), *(["-loss", "ova"] if several else [])]
         subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=left)
         command = [program, "predict", "model.bin", "texts.txt", *(["-1", "0.5"] if several else [])]
-        answers = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout.splitlines()
+        done = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True, timeout=left)
+        answers = done.stdout.splitlines()
         size = (folder / "model.bin").stat().st_size
     if len(answers) != len(test):
         raise ValueError("a text has no answer")

@@ -148,7 +148,7 @@ class Report:
         record, splits = self.record, self.splits
         parts = [f"# {escape_markdown(record.title)}"]
         parts += [f"{escape_markdown(results.heading)}: {escape_markdown(summary(results))}" for results in splits]
-        parts += [markdown_list([escape_markdown(line) for line in record.summary])] if record.summary else []
+        parts += [markdown_list(record.summary)] if record.summary else []
         for table in self.tables:
             parts += _section(table, "##")
         parts += ["![Scores against sizes](skyline.png)"] if splits and not self.extension else []

@@ -71,6 +71,17 @@ def test_answers_may_be_a_table_of_labels_or_of_probabilities(tmp_path):
     assert AGREEMENT in plan(tmp_path, teacher_file=tmp_path / "columns.csv")
 
 
+def test_logits_that_are_all_zero_are_an_answer_and_missing_ones_are_none(tmp_path):
+    write_texts(tmp_path)
+    path = tmp_path / "answers.jsonl"
+    logits = [*[(0.0, 0.0)] * 5, *[(1.5, -1.5), (-1.5, 1.5)] * 25, *[(None, None)] * 5]
+    lines = ({"id": 100 + i, f"logit_{DOWN}": down, f"logit_{UP}": up} for i, (down, up) in enumerate(logits))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    notes = plan(tmp_path, teacher_file=path)
+    assert "answers.jsonl: column 'logit_...' has a teacher's answers to 55 of 60 texts (--teacher-column)." in notes
+    assert not any("unusable" in note for note in notes)
+
+
 def test_answers_in_the_file_itself_are_no_labels_if_there_are_labels(tmp_path):
     rows = labelled_rows(60)
     write_csv(tmp_path / "texts.csv", [(*row, UP) for row in rows], ("review", "verdict", "model"))

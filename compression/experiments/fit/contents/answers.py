@@ -76,7 +76,8 @@ def _answer_cells(source: Table, column: str | None, others: set[str]) -> tuple[
         if names and not column and form not in likely:
             rows = zip(*map(source.column, names), strict=True)
             labels = [name.removeprefix(prefix) for name in names]
-            objects = [dict(zip(labels, cells, strict=True)) if any(cells) else None for cells in rows]
+            answered = ((cells, any(not is_missing(cell) and cell != "" for cell in cells)) for cells in rows)
+            objects = [dict(zip(labels, cells, strict=True)) if has_one else None for cells, has_one in answered]
             return f"{prefix}...", form, objects
     if not column and not likely:
         listed = ", ".join(source.header)[:500]

@@ -283,7 +283,7 @@ def _effect(name: str, scores: Sequence[tuple[float, float]], confidence: float,
     if len(differences) > 1:
         interval = paired_t(differences, confidence)
     else:
-        interval = pair and bootstrap(name, *pair, confidence, differences[0])
+        interval = bootstrap(name, *pair, confidence, differences[0]) if pair else None
     return Effect(name, *_means(scores), tuple(scores), interval)
 
 

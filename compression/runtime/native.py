@@ -111,7 +111,7 @@ class NativeModel(Model):
         self.outputs, self.max_tokens, self.temperature = fields.outputs, fields.max_tokens, fields.temperature
         self.threshold = None if fields.threshold < 0 else fields.threshold
         self.plain_words = False  # they matter to questions, which the C runtime refuses
-        self._workspaces: list[np.ndarray] = []  # those that no call uses
+        self._workspaces: list[np.ndarray] = []  # those of the first size that no call uses
 
     def __reduce__(self) -> tuple:
         """Return what a pickle has: the packed file."""
@@ -138,7 +138,8 @@ class NativeModel(Model):
             if workspace.size >= self._c.fw_workspace_size(self._block, longest):
                 break
             workspace = self._new_workspace(2 * workspace.size)
-        self._workspaces.append(workspace)
+        if workspace.size == _FIRST_WORKSPACE:  # a larger one, for a long text, would be held for good
+            self._workspaces.append(workspace)
         self._check(status)
 
     def _new_workspace(self, size: int) -> np.ndarray:

@@ -109,6 +109,14 @@ def test_a_workspace_is_used_by_one_call_at_a_time(tmp_path, c_library):
     assert 1 <= len(model._workspaces) <= THREADS
 
 
+@pytest.mark.parametrize("name", ["sst-2-12k", "bc2gm"])
+def test_the_workspace_of_a_long_text_is_not_kept(c_library, name):
+    model = load_native(name)
+    for text in ("a film", 100_000 * "\u4e2d", "a film"):
+        model.predict([text])
+        assert sum(workspace.nbytes for workspace in model._workspaces) <= 4 << 20
+
+
 @pytest.mark.parametrize("reader", [load, load_native])
 def test_a_model_can_be_pickled(tmp_path, c_library, reader):
     model = reader(made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash")))

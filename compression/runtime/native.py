@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 from collections.abc import Callable
 
@@ -143,7 +144,8 @@ class NativeModel(Model):
         self._check(status)
 
     def _new_workspace(self, size: int) -> np.ndarray:
-        workspace = np.empty(size, np.uint8)
+        # Pages of its own, not malloc's: what one of many threads has freed would stay with that thread.
+        workspace = np.frombuffer(mmap.mmap(-1, size), np.uint8)
         self._c.fw_start(workspace.ctypes.data, size)
         return workspace
 

@@ -55,15 +55,30 @@ def counts(build: Path) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
     return lines, branches
 
 
-def missing(lines: dict[int, int], branches: dict[tuple[int, int], int]) -> Iterator[str]:
-    """Yield each line that did not run, or not with each of its branches, with its source."""
+def by_line(branches: dict[tuple[int, int], int]) -> dict[int, list[int]]:
+    """Return how often each branch of each line ran."""
+    lines = collections.defaultdict(list)
+    for (line, _), count in sorted(branches.items()):
+        lines[line].append(count)
+    return lines
+
+
+def missing(builds: dict[str, tuple[dict, dict]]) -> Iterator[str]:
+    """Yield each line that the usual build did not run, or not with each of its branches, and the builds that did."""
     source = HEADER.read_text(encoding="utf-8").splitlines()
-    for line in sorted(lines):
-        of_line = [count for (number, _), count in sorted(branches.items()) if number == line]
-        never = [str(place) for place, count in enumerate(of_line) if not count]
-        if not lines[line] or never:
-            what = f"branches {', '.join(never)} of {len(of_line)}" if lines[line] else "the line"
-            yield f"{line}: {what}: {source[line - 1].strip()}"
+    ran = {name: by_line(branches) for name, (_, branches) in builds.items()}
+    for line, count in sorted(builds[USUAL][0].items()):
+        counted = ran[USUAL][line]
+        never = [place for place, times in enumerate(counted) if not times]
+        if count and not never:
+            continue
+        others = []
+        for name, (lines, _) in builds.items():
+            of_build = ran[name][line]
+            if lines.get(line) and len(of_build) == len(counted) and all(of_build[place] for place in never):
+                others.append(name)
+        what = f"branches {', '.join(map(str, never))} of {len(counted)}" if count else "the line"
+        yield f"{line}: {what}: {source[line - 1].strip()} [{'; '.join(others) or 'no build'}]"
 
 
 def share(counted: dict) -> str:
@@ -83,7 +98,7 @@ def main() -> None:
             [sys.executable, "-m", "pytest", *tests], cwd=ROOT, env={**os.environ, "C_COVERAGE": folder}
         )
         builds = {build.name: counts(build) for build in sorted(Path(folder).iterdir()) if list(build.glob("*.gcda"))}
-    print(*missing(*builds[USUAL]), sep="\n")
+    print(*missing(builds), sep="\n")
     print("\n| build | lines | branches |\n|---|---:|---:|")
     for name, counted in builds.items():
         print(f"| {name} | {' | '.join(map(share, counted))} |")

@@ -102,7 +102,7 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
         say(f"{config.name}: not timed, the vectors of a linear teacher's texts may be cached")
         return rows
     if settings.watts:
-        (seconds,) = {row["seconds"]["train"] for row in rows}  # one model's
+        seconds = rows[0]["seconds"]["train"]  # the model's, the same in all rows
         energy = {} if seconds is None else {"joules": {"train": settings.watts * seconds}}
         rows = [row | energy for row in rows]
     task, cpu = load_task(settings.task), torch.device("cpu")

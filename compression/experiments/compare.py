@@ -234,8 +234,10 @@ def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict
             notes.append(f"only {name} has {', '.join(others[:3])}{more} with a common seed: left out")
     for left, right in (pair for by_seed in pairs.values() for pair in by_seed.values()):
         if left["data"] != right["data"]:
-            names, data = f"{left['model']} and {right['model']}", f"{left['task']}, {left['split']}"
-            raise UserError(f"{names} were scored on other data of {data}: evaluate both again")
+            models = f"{left['model']} and {right['model']}"
+            raise UserError(
+                f"{models} were scored on other data of {left['task']}, {left['split']}: evaluate both again"
+            )
     return pairs, notes
 
 

@@ -298,9 +298,10 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     tasks = {str(job.flags["task"]) for job in jobs if "task" in job.flags}
     if file.pairs and tasks and all(load_task(task).pair for task in tasks):
         return plan_file(path.parent / file.pairs, argv)
-    name, title = file.name if chain.name is None else chain.name, file.title or file.name
-    definition, files = described(path.name, *flags), definition_files(path)
-    return _plan(chain, jobs, typed, name=name, title=title, definition=definition, files=files)
+    name = file.name if chain.name is None else chain.name
+    title = file.title or file.name
+    definition = described(path.name, *flags)
+    return _plan(chain, jobs, typed, name=name, title=title, definition=definition, files=definition_files(path))
 
 
 def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:

@@ -88,6 +88,11 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def is_empty(value: Any) -> bool:
+    """Return whether a cell is missing, or a text without characters."""
+    return is_missing(value) or value == ""
+
+
 def as_sentence(value: Any) -> str:
     """Return a cell as a normalised sentence of at most MAX_CHARACTERS; a missing one becomes empty.
 

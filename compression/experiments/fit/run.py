@@ -75,7 +75,8 @@ def run_fit(
     task = load_task(str(folder / TASK_FILE))
     for line in (opening.task, *opening.notes):
         say(line)
-    name, sizes = settings.experiment, ", ".join(f"{size:,}" for size in settings.max_bytes)
+    name = settings.experiment
+    sizes = ", ".join(f"{size:,}" for size in settings.max_bytes)
     title = f"{settings.file.name} in {sizes} bytes"
     experiment = ExperimentRecord(name=name, title=title, kind="chain", definition=settings.definition())
     write_record(folder, experiment)

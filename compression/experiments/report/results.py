@@ -65,15 +65,16 @@ def read_results(path: Path) -> list[Row]:
 
     Raises UserError if the file is missing or malformed, or has a row that lacks a field or was changed by hand.
     """
-    rows, again = read_json(path), "write it again by running the experiment"
+    rows = read_json(path)
+    advice = "write it again by running the experiment"
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path}: not a results file (a list of rows)")
     for number, row in enumerate(rows, 1):
         missing = [name for name in Row.__annotations__ if name in Row.__required_keys__ and name not in row]
         if missing:
-            raise UserError(f"{path}: row {number} has no {missing[0]!r}; {again}")
+            raise UserError(f"{path}: row {number} has no {missing[0]!r}; {advice}")
         if row.get("checksum") != _checksum(row):
-            raise UserError(f"{path}: row {number} ({row['model']}) was changed after it was written; {again}")
+            raise UserError(f"{path}: row {number} ({row['model']}) was changed after it was written; {advice}")
     return rows
 
 

@@ -171,8 +171,9 @@ def do_run(run: RunTask, advance: Advance = nothing) -> None:
                 raise
             error = str(problem) if isinstance(problem, UserError) else f"{type(problem).__name__}: {problem}"
         reused = not error and read_manifest(folder.paths.model(run.record.task, run.name)).built < started
-        status, took = "failed" if error else "finished", round(time.monotonic() - clock, 3)
-        run.save(status=status, error=error, seconds=took, work=0 if reused else run.rows, **began)
+        status = "failed" if error else "finished"
+        seconds = round(time.monotonic() - clock, 3)
+        run.save(status=status, error=error, seconds=seconds, work=0 if reused else run.rows, **began)
     advance(run.rows)
 
 

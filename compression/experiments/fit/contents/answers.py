@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.data.readers.any_table import Table, named_columns, read_any
-from common.data.readers.records import as_sentence, is_missing
+from common.data.readers.records import as_sentence, is_empty, is_missing
 from common.data.readers.tables import as_label
 from common.data.tasks import Task
 from common.errors import UserError
@@ -50,7 +50,7 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
     column, form, cells = _answer_cells(source, asked, {*keys, *table.header})
     by_key: dict[tuple[str, ...], Any] = {}
     for key, cell in zip(_keys(source, keys), cells, strict=True):
-        if not is_missing(cell) and cell != "":
+        if not is_empty(cell):
             by_key.setdefault(key, cell)
     rows, row_keys = _keys(table, texts), _keys(table, keys)
     by_text = {row: by_key[key] for row, key in zip(rows, row_keys, strict=True) if all(row) and key in by_key}
@@ -76,8 +76,7 @@ def _answer_cells(source: Table, column: str | None, others: set[str]) -> tuple[
         if names and not column and form not in likely:
             rows = zip(*map(source.column, names), strict=True)
             labels = [name.removeprefix(prefix) for name in names]
-            answered = ((cells, any(not is_missing(cell) and cell != "" for cell in cells)) for cells in rows)
-            objects = [dict(zip(labels, cells, strict=True)) if has_one else None for cells, has_one in answered]
+            objects = [None if all(map(is_empty, cells)) else dict(zip(labels, cells, strict=True)) for cells in rows]
             return f"{prefix}...", form, objects
     if not column and not likely:
         listed = ", ".join(source.header)[:500]
@@ -120,7 +119,7 @@ def _has_labels(table: Table, settings: FitSettings, texts: tuple[str, ...]) -> 
         label = next(iter(settings.label), None) or guess_label(table, texts)
     except UserError:  # no column is likely
         return False
-    cells = [str(cell) for cell in table.column(label) if not is_missing(cell) and cell != ""]
+    cells = [str(cell) for cell in table.column(label) if not is_empty(cell)]
     return bool(cells) and (label in (*settings.label, *LABEL_NAMES) or len(set(cells)) < len(cells))
 
 

@@ -25,7 +25,7 @@ from common.data.readers.label_cells import (
     with_plain_numbers,
     without_labels,
 )
-from common.data.readers.records import is_missing
+from common.data.readers.records import is_empty
 from common.data.tasks import JOINED_BY
 from common.data.text import text_key, words_in
 from common.errors import UserError
@@ -212,7 +212,7 @@ def guess_label(table: Table, texts: Sequence[str]) -> str:
 
 def _check_texts(table: Table, name: str) -> None:
     """Raise UserError for a text column that is empty or has numbers."""
-    cells = [str(cell) for cell in table.column(name) if not is_missing(cell) and cell != ""]
+    cells = [str(cell) for cell in table.column(name) if not is_empty(cell)]
     if not cells:
         raise UserError(f"{table.path}: column {name!r} is empty")
     if sum(map(is_number, cells)) * 10 >= len(cells) * 9:

@@ -43,7 +43,7 @@ def table_steps(counts: np.ndarray) -> np.ndarray:
 def write_table(header: HeaderWriter, steps: np.ndarray) -> None:
     """Write a table as the runtime reads it: the number of symbols less one, then differences of the steps."""
     header.byte(len(steps) - 1)
-    header.data += np.diff(steps, prepend=np.uint8(0)).astype(np.uint8).tobytes()
+    header.data += np.diff(steps, prepend=np.uint8(0)).tobytes()
 
 
 def table_bits(steps: np.ndarray) -> np.ndarray:
@@ -71,8 +71,7 @@ def encode_stream(arrays: Sequence[Array], spare: bytes) -> tuple[bytes, int]:
         chosen = array.tables(), array.values
         frequency.append(of_tables[chosen])
         first.append((np.cumsum(of_tables, 1) - of_tables)[chosen])
-    slots = np.stack([np.concatenate(frequency), np.concatenate(first)]).astype(np.uint64)
-    steps = [Step(slots[0, i : i + lanes], slots[1, i : i + lanes], CODE_BITS) for i in range(0, total, lanes)]
+    steps = _steps(np.concatenate(frequency), np.concatenate(first), CODE_BITS, lanes)
     stream, carried = encode_steps(steps, lanes, spare)
     header = HeaderWriter()
     header.number(lanes)
@@ -100,10 +99,7 @@ def pair_steps(
                 gaps.append(np.diff(buckets, prepend=0))
                 start = buckets << shift
                 low, high = np.maximum(low, start), np.minimum(high, start + (1 << shift))
-            slots = np.stack([high - low, low - start]).astype(np.uint64)
-            steps += [
-                Step(slots[0, i : i + lanes], slots[1, i : i + lanes], shift) for i in range(0, group.size, lanes)
-            ]
+            steps += _steps(high - low, low - start, shift, lanes)
         model.learn(group.first, block)
     return steps, np.concatenate(gaps)
 
@@ -118,6 +114,12 @@ def _buckets(low: np.ndarray, high: np.ndarray, shift: int) -> np.ndarray:
         at = choices[costs.index(min(costs))]
         buckets.append(at)
     return np.array(buckets, np.int64)
+
+
+def _steps(frequency: np.ndarray, first: np.ndarray, bits: int, lanes: int) -> list[Step]:
+    """Return the steps of symbols, of which each lane takes one at a time."""
+    slots = np.stack([frequency, first]).astype(np.uint64)
+    return [Step(*slots[:, start : start + lanes], bits) for start in range(0, len(frequency), lanes)]
 
 
 def encode_steps(steps: Sequence[Step], lanes: int, spare: bytes) -> tuple[bytes, int]:

@@ -73,7 +73,7 @@ def store(values: np.ndarray) -> Stored:
     flat = np.ascontiguousarray(values).reshape(-1)
     is_matrix = values.ndim == 2 and values.shape[1] > 1
     columns = values.shape[1] if is_matrix else BLOCK
-    key = hashlib.sha256(flat).digest() + columns.to_bytes(4, "little") + bytes([is_matrix])
+    key = hashlib.sha256(flat).digest(), columns, is_matrix
     if key not in _cache:
         if len(_cache) >= _CACHED:
             del _cache[next(iter(_cache))]
@@ -84,7 +84,7 @@ def store(values: np.ndarray) -> Stored:
     return stored
 
 
-_cache: dict[bytes, Stored] = {}
+_cache: dict[tuple[bytes, int, bool], Stored] = {}
 _CACHED = 1024
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -75,12 +76,12 @@ class ByteCounts:
     """Bytes by (owner, coder), in the order in which they are first counted."""
 
     def __init__(self) -> None:
-        self._bytes: dict[tuple[str, str], int] = {}
+        self._bytes: Counter[tuple[str, str]] = Counter()
 
     def add(self, coder: str, owners: Sequence[tuple[str, int]]) -> None:
         """Count bytes whose owners are known."""
         for name, count in owners:
-            self._bytes[name, coder] = self._bytes.get((name, coder), 0) + count
+            self._bytes[name, coder] += count
 
     def divide(self, coder: str, owners: Sequence[tuple[str, float]], total: int) -> None:
         """Divide a stream's `total` bytes among owners by weight; the remainder goes to the largest fractions."""

@@ -15,7 +15,7 @@ from common.training.models import ModelConfig, read_config
 from compression.packing.ans import encode_stream
 from compression.packing.header import ByteCounts, HeaderWriter, PackedSection
 from compression.packing.streams import MatrixStreams, Owned, Streams
-from compression.packing.vocabulary import PackedMerges, PackedNGrams, PackedWordPieces, pack_vocabulary
+from compression.packing.vocabulary import PackedMerges, PackedVocabulary, pack_vocabulary
 from compression.runtime.entropy import CODED, RAW
 from compression.runtime.header import (
     ALIGN,
@@ -44,29 +44,18 @@ from compression.tokenizers import Tokenizer
 
 Encoder = tuple[Callable[[bytes], tuple[bytes, int]], list[tuple[str, float]]]
 """A function, spare bytes -> (a stream, the number of them that it carries), and each owner's bits in the stream."""
-Vocabulary = PackedMerges | PackedWordPieces | PackedNGrams | None
 _FIXED = 8
 """Bytes of magic, version and length."""
 _CHECKSUM = 4
 _TABLE = "embedding.table.weight"
 
 
-def pack(
-    student: Student,
-    tokenizer: Tokenizer,
-    config: ModelConfig,
-    temperature: float = 1.0,
-    threshold: float = HALF,
-    rejects: bool = False,
-) -> bytes:
-    """Return the packed file of a student. config: its name, task, labels and settings.
+def pack(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> bytes:
+    """Return the packed file of a student, with the default temperature and threshold, on which its size does not depend.
 
-    temperature: of its probabilities (see common.training.calibration); threshold: of the second label (see
-    compression.students.threshold), stored if the task is scored by F1; rejects: whether it is, instead, that of the
-    most probable label, below which a text has none. The file's size depends on neither number. Raises UserError if the
-    student cannot be packed.
+    config: its name, task, labels and settings. Raises UserError if the student cannot be packed.
     """
-    return _pack(student, tokenizer, config, temperature, threshold, rejects)[0]
+    return _pack(student, tokenizer, config)[0]
 
 
 def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> list[PackedSection]:
@@ -75,16 +64,19 @@ def packed_sections(student: Student, tokenizer: Tokenizer, config: ModelConfig)
 
 
 def pack_student(folder: Path, temperature: float = 1.0, threshold: float = HALF, rejects: bool = False) -> bytes:
-    """Return the packed file of a saved student, as `pack` does.
+    """Return the packed file of a saved student.
 
-    Raises UserError if there is no student, or if it cannot be packed.
+    temperature: of its probabilities (see common.training.calibration); threshold: of the second label (see
+    compression.students.threshold), stored if the task is scored by F1; rejects: whether it is, instead, that of the
+    most probable label, below which a text has none. Raises UserError if there is no student, or if it cannot be
+    packed.
     """
     config = read_config(folder)
     if config.kind != "student":
         raise UserError(f"{config.name} is a {config.kind}; only students are packed")
     student, tokenizer, config = load_student(folder, torch.device("cpu"))
     try:
-        return pack(student, tokenizer, _unnamed(config), temperature, threshold, rejects)
+        return _pack(student, tokenizer, _unnamed(config), temperature, threshold, rejects)[0]
     except UserError as error:
         raise UserError(f"{folder}: {error}") from None
 
@@ -102,7 +94,7 @@ def _pack(
     threshold: float = HALF,
     rejects: bool = False,
 ) -> tuple[bytes, ByteCounts]:
-    """Return a packed file, as `pack` does, and its bytes by owner."""
+    """Return a packed file, as `pack_student` does, and its bytes by owner."""
     streams, spec, table = Streams(), StudentSpec.of(config), student.get_submodule(_TABLE)
     header, vocabulary = streams.header, pack_vocabulary(tokenizer)
     # A teacher's byte-level pairs are stored as byte pairs.
@@ -174,7 +166,7 @@ def _write_settings(
         header.size(settings.vocab_size)
 
 
-def _assemble(streams: Streams, vocabulary: Vocabulary, calibration: bytes) -> tuple[bytes, ByteCounts]:
+def _assemble(streams: Streams, vocabulary: PackedVocabulary | None, calibration: bytes) -> tuple[bytes, ByteCounts]:
     """Return a file and its byte counts. calibration: the temperature and the threshold, if the file has them."""
     counts = ByteCounts()
     raw = [owned for owned in streams.main if owned.array.mode == RAW]

@@ -75,19 +75,19 @@ class MatrixStreams:
         """Return the bits that codes take in the main stream."""
         return store(codes.cpu().numpy()).cost
 
-    def codes(self, name: str, codes: torch.Tensor) -> None:
+    def codes(self, codes: torch.Tensor) -> None:
         """Write uint8 codes to the main stream."""
-        self._add(name, store(codes.cpu().numpy()))
+        self._add("codes", store(codes.cpu().numpy()))
 
-    def side(self, name: str, codes: torch.Tensor) -> None:
-        """Write uint8 codes to the stream that is decoded first."""
-        self._streams.add_first(store_first(codes.cpu().numpy()), f"{self._matrix}.{name}")
+    def zero_points(self, zero_points: torch.Tensor) -> None:
+        """Write uint8 zero points to the stream that is decoded first."""
+        self._streams.add_first(store_first(zero_points.cpu().numpy()), f"{self._matrix}.zero_point")
 
     def floats(self, name: str, values: torch.Tensor) -> None:
         """Write float32 numbers among those that all matrices share."""
         self._streams.add_floats(values, f"{self._matrix}.{name}")
 
-    def planes(self, name: str, values: torch.Tensor) -> None:
+    def planes(self, values: torch.Tensor) -> None:
         """Write the bytes of all numbers, or a mask and the bytes of those that are not zero: whichever is smaller."""
         array = _finite(values, self._matrix)
         mask = array != 0
@@ -95,11 +95,11 @@ class MatrixStreams:
         kept = [store_first(plane) for plane in _planes(array[mask])]
         stored_mask = store_first(mask.astype(np.uint8))
         masked = sum(stored.cost for stored in [*kept, stored_mask]) < sum(stored.cost for stored in whole)
-        self.byte(MASKED if masked else 0)
+        self.byte(MASKED * masked)
         if masked:
             self._streams.add_first(stored_mask, f"{self._matrix}.mask")
         for stored in kept if masked else whole:
-            self._add(name, stored)
+            self._add("value", stored)
 
     def factor(self, name: str) -> MatrixStreams:
         """Return the streams of a factor of this matrix."""

@@ -150,8 +150,7 @@ class CodedMerges:
 @functools.lru_cache(maxsize=4)
 def _coded(characters: str, merges: tuple[str, ...], words: bool) -> CodedMerges:
     """Return the merges in groups if they are sorted so. A merge is literal if no two earlier symbols form it."""
-    if len([character for character in characters if character != SPACE]) < 2:
-        # a symbol without alternatives cannot be coded
+    if len(set(characters) - {SPACE}) < 2:  # a symbol without alternatives cannot be coded
         return CodedMerges(len(merges), dict(enumerate(merges)))
     sizes = group_sizes(characters, merges)
     choices = choices_of_parts(characters, merges, sizes)
@@ -214,7 +213,10 @@ class PackedNGrams:
             streams.add(store(plane), [("vocabulary", len(plane))], "vocabulary")
 
 
-def pack_vocabulary(tokenizer: Tokenizer) -> PackedMerges | PackedWordPieces | PackedNGrams | None:
+PackedVocabulary = PackedMerges | PackedWordPieces | PackedNGrams
+
+
+def pack_vocabulary(tokenizer: Tokenizer) -> PackedVocabulary | None:
     """Return a tokenizer's vocabulary, if it has one. Raises UserError when it cannot be packed."""
     if isinstance(tokenizer, BpeTokenizer):
         return PackedBytePairs(tokenizer.model)

@@ -26,7 +26,7 @@ if sys.argv[:1] == ["-m"]:
 from .kinds import to_probabilities
 from .model import Model, load, load_bytes, tidy
 from .reader import PackedError
-from .shapes import ALIGNING, ARCHS, TRANSFORMERS, EncoderSize, student_shapes
+from .shapes import TRANSFORMERS, EncoderSize, student_shapes
 from .spans import merge_windows, windows_of
 from .tokenizers.bpe import DUMMY_PREFIX, SQUEEZE, WORDS, BytePairs, prepare
 from .tokenizers.bytelevel import BYTE_LEVEL, ByteLevelPairs
@@ -36,5 +36,5 @@ from .tokenizers.merges import UNKNOWN, UNUSED, USED, Merges
 from .tokenizers.ngrams import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
 from .tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from .tokenizers.wordpiece import WordPieces
-from .weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
+from .weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PER_COLUMN, PER_ROW, PRODUCT, RESIDUAL
 from .zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from common.errors import UserError
-from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PRODUCT, RESIDUAL
+from compression.runtime import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PER_COLUMN, PER_ROW, PRODUCT, RESIDUAL
 
 
 class Matrix(nn.Module):
@@ -83,7 +83,7 @@ class Dense(Matrix):
 
     def to_stream(self, out: Any) -> None:
         out.byte(FLOAT32)
-        out.planes("value", self.value)
+        out.planes(self.value)
 
 
 class Fixed(Matrix):
@@ -107,7 +107,7 @@ class Half(Fixed):
 
     def to_stream(self, out: Any) -> None:
         out.byte(FLOAT16)
-        out.planes("value", self.value)
+        out.planes(self.value)
 
 
 class Affine(Fixed):
@@ -128,9 +128,9 @@ class Affine(Fixed):
         smaller = out.cost(residual) < out.cost(self.codes)
         by_row, by_column = (length > 1 for length in self.scale.shape)
         out.byte(AFFINE)
-        out.byte(RESIDUAL * smaller | 2 * by_row | 4 * by_column)
-        out.side("zero_point", self.zero_point)
-        out.codes("codes", residual if smaller else self.codes)
+        out.byte(RESIDUAL * smaller | PER_ROW * by_row | PER_COLUMN * by_column)
+        out.zero_points(self.zero_point)
+        out.codes(residual if smaller else self.codes)
         out.floats("scale", self.scale)
 
 
@@ -150,9 +150,9 @@ class Codebook(Fixed):
     def to_stream(self, out: Any) -> None:
         book = self.codebook[:, : int(self.codes.max()) + 1]
         out.byte(CODEBOOK)
-        out.byte(2 * (len(book) > 1))
+        out.byte(PER_ROW * (len(book) > 1))
         out.byte(book.shape[1] - 1)
-        out.codes("codes", self.codes)
+        out.codes(self.codes)
         out.floats("codebook", book)
 
 

@@ -15,10 +15,11 @@ from damage import SIZES, assemble, damaged, take_apart
 
 from compression.packing import pack_student
 from compression.packing.header import HeaderWriter
-from compression.runtime import ARCHS, KRONECKER, NFKC, PRODUCT, TRANSFORMERS, Normaliser, PackedError
+from compression.runtime import KRONECKER, NFKC, PRODUCT, TRANSFORMERS, Normaliser, PackedError
 from compression.runtime.entropy import BY_ROW, CONSTANT
 from compression.runtime.header import ALIGN, PAIR, POOL_MAX, SYMMETRIC
 from compression.runtime.model import load_bytes
+from compression.runtime.shapes import ARCHS
 
 FILES = 4_000
 MEMORY = 256 << 20

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from damage import assemble, written
 
-from compression.runtime import ARCHS, KRONECKER, PRODUCT, PackedError
+from compression.runtime import KRONECKER, PRODUCT, PackedError
 from compression.runtime.entropy import BY_ROW, CODED, CONSTANT, RAW
 from compression.runtime.model import MAGIC, MOST_HEADER, VERSION, load_bytes
-from compression.runtime.shapes import EMBEDDINGS
+from compression.runtime.shapes import ARCHS, EMBEDDINGS
 from compression.runtime.weights import AFFINE, CODEBOOK, PER_ROW
 
 ROOT = Path(__file__).parents[2]

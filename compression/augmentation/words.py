@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 # Words and the text between them: joining the pieces restores the sentence, so a variant keeps its spacing.
-_PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|(?:[\W_])+")
+_PIECE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\W_]+")
 
 
 def split_pieces(text: str) -> list[str]:

@@ -51,9 +51,10 @@ _TABLE = "embedding.table.weight"
 
 
 def pack(student: Student, tokenizer: Tokenizer, config: ModelConfig) -> bytes:
-    """Return the packed file of a student, with the default temperature and threshold, on which its size does not depend.
+    """Return the packed file of a student. config: its name, task, labels and settings.
 
-    config: its name, task, labels and settings. Raises UserError if the student cannot be packed.
+    The temperature is 1, the threshold 0.5; the file's size depends on neither. Raises UserError if the student cannot
+    be packed.
     """
     return _pack(student, tokenizer, config)[0]
 
@@ -154,8 +155,8 @@ def _write_settings(
     header.size(settings.max_tokens)
     header.width(settings.embedding_dim)
     header.width(settings.cls_hidden_dim)
-    for name, form in ENCODER_FIELDS[spec.arch].items():
-        getattr(header, form)(getattr(encoder, name))
+    for name, method in ENCODER_FIELDS[spec.arch].items():
+        getattr(header, method)(getattr(encoder, name))
     if encoder.head_dim:
         header.width(encoder.head_dim)
         if encoder.attention > MOST_WIDTH:

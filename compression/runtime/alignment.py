@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .encoders import Encoder, Weights, attended, owners
+from .encoders import Encoder, Weights, attended, owners, raise_maxima
 from .shapes import EncoderSize
 from .weights import LARGEST
 
@@ -24,7 +24,7 @@ class Alignment(Encoder):
     def __init__(
         self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None = None
     ) -> None:
-        super().__init__({}, size)
+        super().__init__(weights, size)
         self._encoder, self._composition, self._scale = encoder, composition, weights["alignment.scale"]
         # x * A + read * B + (x - read) * C + x * read * D = x * (A + C) + read * (B - C) + x * read * D, for a token x
         token, read, difference, product = np.split(weights["alignment.fusion.weight"].T, 4)
@@ -37,11 +37,8 @@ class Alignment(Encoder):
             every = self._every(table, ids, lengths)
             return self._composition(every, np.arange(len(every)), lengths)
         best = np.full((len(lengths), self._size.state), -np.inf, np.float32)
-        owner = owners(lengths)
-        for start, compared in self._blocks(table, ids, lengths):
-            texts = owner[start : start + len(compared)]
-            first = np.flatnonzero(np.diff(texts, prepend=-1))
-            best[texts[first]] = np.maximum(best[texts[first]], np.maximum.reduceat(compared, first))
+        for owner, compared in self._blocks(table, ids, lengths):
+            raise_maxima(best, owner, compared)
         return np.clip(best, 0, LARGEST, best)  # real values are not clipped; logits of any file stay finite
 
     def words(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -62,15 +59,18 @@ class Alignment(Encoder):
         every = np.concatenate([compared for _, compared in self._blocks(table, ids, lengths)])
         return np.clip(every, 0, LARGEST, every)  # real values are not clipped
 
-    def _blocks(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield for each block of tokens the index of the first, and the result of `_compared`."""
+    def _blocks(
+        self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield for each block of tokens the indexes of their texts, and the result of `_compared`."""
         vectors = np.concatenate([table.take(ids, 0), shared_tokens(ids, lengths)[:, None]], 1)
         states = self._encoder.states(vectors, np.arange(len(ids)), lengths)
         tokens = np.concatenate([states, vectors[:, :-1]], 1)
-        read = self._read(tokens, lengths)
+        read, owner = self._read(tokens, lengths), owners(lengths)
         block = max(1, self.values_at_once // max(self._fusion[0].shape))
         for start in range(0, len(tokens), block):
-            yield start, self._compared(tokens[start : start + block], read[start : start + block])
+            end = start + block
+            yield owner[start:end], self._compared(tokens[start:end], read[start:end])
 
     def _compared(self, tokens: np.ndarray, read: np.ndarray) -> np.ndarray:
         """tokens, read: [tokens, width of a token] -> [tokens, width of a state]. The relu comes last, elsewhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Encoder:
     """
 
     def __init__(self, weights: Weights, size: EncoderSize) -> None:
-        self._weights, self._size = weights, size
+        self._size = size
 
 
 class Bag(Encoder):
@@ -58,7 +58,7 @@ class Convolution(Encoder):
     """Few enough for the processor's cache."""
 
     def __init__(self, weights: Weights, size: EncoderSize) -> None:
-        super().__init__({}, size)
+        super().__init__(weights, size)
         # value * sigmoid(gate) = value / 2 * (tanh(gate / 2) + 1): all is halved in advance. Values come first.
         half = np.float32(0.5)
         self._weight = np.ascontiguousarray(weights["convolution.weight"].T) * half
@@ -68,9 +68,7 @@ class Convolution(Encoder):
         """Return [texts, hidden]."""
         best = np.full((len(lengths), self._size.hidden), -np.inf, np.float32)
         for owner, states in self._blocks(table, ids, lengths):
-            first = np.flatnonzero(np.diff(owner, prepend=-1))
-            texts = owner[first]
-            best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
+            raise_maxima(best, owner, states)
         return np.clip(best, -LARGEST, LARGEST, best)  # real states are not clipped; logits of any file stay finite
 
     def states(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -108,7 +106,7 @@ class Recurrent(Encoder):
     values_at_once = 1 << 20
 
     def __init__(self, weights: Weights, size: EncoderSize) -> None:
-        super().__init__({}, size)
+        super().__init__(weights, size)
         weight_ih, weight_hh, bias = (
             np.stack([weights[f"{direction}_rnn.{name}"] for direction in ("forward", "backward")])
             for name in ("weight_ih", "weight_hh", "bias")
@@ -119,12 +117,12 @@ class Recurrent(Encoder):
         is_candidate = np.array([gate == "candidate" for gate in GATES[size.arch]])
         order = np.argsort(is_candidate, kind="stable")
         scale = np.repeat(np.where(is_candidate[order], np.float32(1), np.float32(0.5)), size.hidden)
-        order = (order[:, None] * size.hidden + np.arange(size.hidden)).reshape(-1)
-        weight_ih, weight_hh = (matrix[:, order] * scale[:, None] for matrix in (weight_ih, weight_hh))
-        bias = bias[:, order] * scale
-        self._weight_ih = np.ascontiguousarray(weight_ih.transpose(0, 2, 1))
-        self._weight_hh = np.ascontiguousarray(weight_hh.transpose(0, 2, 1))
-        self._bias = bias[:, None]
+        rows = (order[:, None] * size.hidden + np.arange(size.hidden)).reshape(-1)
+        self._weight_ih, self._weight_hh = (
+            np.ascontiguousarray((matrix[:, rows] * scale[:, None]).transpose(0, 2, 1))
+            for matrix in (weight_ih, weight_hh)
+        )
+        self._bias = (bias[:, rows] * scale)[:, None]
 
     def __call__(
         self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray, states: np.ndarray | None = None
@@ -236,6 +234,10 @@ class Transformer(Encoder):
     """Values in a batch's largest array, of which a few exist at a time: attention, with the square of a text's tokens
     for each head, or a layer's units."""
     largest_state = np.float32(1e12)
+
+    def __init__(self, weights: Weights, size: EncoderSize) -> None:
+        super().__init__(weights, size)
+        self._weights = weights
 
     def __call__(self, table: np.ndarray, ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Return [texts, hidden]. ids, lengths: of single texts, or of both sentences of each pair in a row."""
@@ -360,6 +362,16 @@ def owners(lengths: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
+def raise_maxima(best: np.ndarray, owner: np.ndarray, states: np.ndarray) -> None:
+    """Raise the maxima of texts, float32 [texts, width], in place, to those over a block of tokens.
+
+    owner: the index of the text of each token, ascending; states: of the tokens, [tokens, width].
+    """
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    texts = owner[first]
+    best[texts] = np.maximum(best[texts], np.maximum.reduceat(states, first))
+
+
 def attended(
     query: np.ndarray,
     keys: np.ndarray,
@@ -373,16 +385,17 @@ def attended(
     outside: bool [..., 1, others], where values are padded; at_once: steps of time whose scores are in memory; divisor:
     of the scores.
     """
-    read = np.empty_like(query)
-    for start in range(0, query.shape[-2], max(1, at_once)):
-        scores = query[..., start : start + max(1, at_once), :] @ keys
+    read, at_once = np.empty_like(query), max(1, at_once)
+    for start in range(0, query.shape[-2], at_once):
+        steps = slice(start, start + at_once)
+        scores = query[..., steps, :] @ keys
         if divisor is not None:
             scores /= divisor
         np.copyto(scores, -np.inf, where=outside)
         scores -= scores.max(-1, keepdims=True)
         powers = np.exp(scores, scores)
         powers /= powers.sum(-1, keepdims=True)
-        np.matmul(powers, values, read[..., start : start + max(1, at_once), :])
+        np.matmul(powers, values, read[..., steps, :])
     return read
 
 
@@ -395,12 +408,16 @@ def erf(x: np.ndarray) -> np.ndarray:
     """Return the error function to float32's precision: a quotient of polynomials, as in Eigen."""
     x = np.clip(x, -4, 4)
     square = x * x
-    numerator, denominator = (np.full_like(x, first) for first in (_ERF_NUMERATOR[0], _ERF_DENOMINATOR[0]))
-    for polynomial, coefficients in ((numerator, _ERF_NUMERATOR), (denominator, _ERF_DENOMINATOR)):
-        for coefficient in coefficients[1:]:
-            polynomial *= square
-            polynomial += np.float32(coefficient)
-    return x * numerator / denominator
+    return x * _polynomial(square, _ERF_NUMERATOR) / _polynomial(square, _ERF_DENOMINATOR)
+
+
+def _polynomial(x: np.ndarray, coefficients: Sequence[float]) -> np.ndarray:
+    # As numpy.polyval, but in float32 and in place.
+    value = np.full_like(x, coefficients[0])
+    for coefficient in coefficients[1:]:
+        value *= x
+        value += np.float32(coefficient)
+    return value
 
 
 _ERF_NUMERATOR = (

@@ -149,8 +149,8 @@ def decode_stream(reader: Reader, arrays: Sequence[Array], limit: int) -> bytes:
     if not count or -(-total // count) > MOST_STEPS:
         raise PackedError("a stream has too few lanes")
     lanes = Lanes(reader, count)
-    decoded = np.concatenate([array.tables() + np.uint16(start) for array, start in zip(coded, first)])
-    decoded = decoded.astype(np.uint32)
+    tables = [array.tables() + np.uint16(start) for array, start in zip(coded, first)]
+    decoded = np.concatenate(tables, dtype=np.uint32)
     decoded <<= CODE_BITS
     _decode(lanes, decoded, slots)
     carried = lanes.end()

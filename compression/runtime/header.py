@@ -65,7 +65,7 @@ class Header:
         self.kind = kind_with(bits, code, self.pair, self.labels)
         self.outputs = self.kind.outputs(self.labels)
         self.max_tokens, dim, classifier = reader.size(), reader.width(), reader.width()
-        sizes = {name: getattr(reader, kind)() for name, kind in ENCODER_FIELDS[self.arch].items()}
+        sizes = {name: getattr(reader, method)() for name, method in ENCODER_FIELDS[self.arch].items()}
         if form & HEAD_DIM:
             sizes["head_dim"] = reader.width()
         self.size = EncoderSize(
@@ -128,7 +128,7 @@ class Header:
         if self.arch == "conv" and not (size.pooling == "max" and size.kernel_width % 2):
             raise PackedError("a convolution needs an odd window and max pooling")
         if size.align and not (self.pair and self.arch in ALIGNING and size.pooling == "max"):
-            raise PackedError("only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts")
+            raise PackedError("only a BiLSTM, GRU or convolution that reads pairs, with max pooling, can align texts")
         if size.compose and not size.align:
             raise PackedError("the model has a second encoder for aligned texts, but does not align texts")
         if size.align and self.max_tokens > MOST_ALIGNED:

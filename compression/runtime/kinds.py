@@ -155,10 +155,13 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_with(bits: int, code: int | None, pair: bool, labels: Sequence[str]) -> Kind:
-    """Return the kind of a file. code: None if it has none. Raises PackedError if it is unknown."""
-    if code is None:
-        name = ("answers" if pair else "tags") if bits == BY_WORD else "multilabel" if bits == MULTILABEL else None
-        return KINDS[name or ("labels" if labels else "numbers")]
+    """Return the kind of a file. code: with both bits, the kind's. Raises PackedError if it is unknown."""
+    if bits == BY_WORD:
+        return KINDS["answers" if pair else "tags"]
+    if bits == MULTILABEL:
+        return KINDS["multilabel"]
+    if not bits:
+        return KINDS["labels" if labels else "numbers"]
     for kind in KINDS.values():
         if kind.code == code:
             return kind

@@ -8,7 +8,6 @@ compositions. They belong to one version of Unicode, which the file names; anoth
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 import sys
@@ -76,47 +75,29 @@ def stage(values: list[int], size: int) -> tuple[list[int], list[int]]:
     return indexes, [value for block in blocks for value in block]
 
 
-@dataclasses.dataclass
-class Column:
-    """The n-th parts of a run's decompositions, as differences from the smallest, of 0 to 3 bytes each.
+def column(values: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """Return the n-th parts of a run's decompositions, 0 where one has none, as a head (kind, base) and cells.
 
-    0 bytes: all are equal, or rise with the code points.
+    Cells are differences from the base, of 1 to 3 bytes each; there are none if all parts are equal, or rise with the
+    code points.
     """
-
-    kind: int
-    base: int
-    cells: bytes
-
-    def written(self) -> tuple[bytes, bytes]:
-        """Return the head (kind, base) and the cells."""
-        return bytes([self.kind | self.base >> 16 << 4, self.base & 255, self.base >> 8 & 255]), self.cells
-
-
-def column(values: list[int]) -> Column:
-    """Return a column of parts, 0 where a decomposition has none."""
     there = [value for value in values if value]
-    rises = all(value == values[0] + place for place, value in enumerate(values))
-    if len(there) == len(values) and (rises or min(there) == max(there)):
-        return Column(SLOPE if rises else 0, values[0], b"")
     absent = len(there) < len(values)
-    base = min(there) - absent
-    width = (max(there) - base).bit_length() + 7 >> 3
-    cells = b"".join((value - base if value else 0).to_bytes(width, "little") for value in values)
-    return Column(width | ABSENT * absent, base, cells)
+    rises = all(value == values[0] + place for place, value in enumerate(values))
+    if not absent and (rises or min(there) == max(there)):
+        kind, base, cells = SLOPE * rises, values[0], b""
+    else:
+        base = min(there) - absent
+        width = (max(there) - base).bit_length() + 7 >> 3
+        kind = width | ABSENT * absent
+        cells = b"".join((value - base if value else 0).to_bytes(width, "little") for value in values)
+    return bytes([kind | base >> 16 << 4, base & 255, base >> 8 & 255]), cells
 
 
 def run_bytes(rows: list[list[int]]) -> bytes:
     """Return the decompositions of consecutive code points, empty where there is none."""
-    heads, cells = zip(
-        *(column([row[place] if place < len(row) else 0 for row in rows]).written() for place in range(most(rows))),
-        strict=True,
-    )
+    heads, cells = zip(*map(column, itertools.zip_longest(*rows, fillvalue=0)), strict=True)
     return bytes([len(heads)]) + b"".join(heads) + b"".join(cells)
-
-
-def most(rows: list[list[int]]) -> int:
-    """Return the number of parts of the longest decomposition."""
-    return max(map(len, rows))
 
 
 def decompositions() -> tuple[list[int], list[int], list[int]]:

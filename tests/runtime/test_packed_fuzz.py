@@ -86,8 +86,8 @@ def test_a_convolution_has_a_middle_and_takes_the_maximum(honest):
 
 
 FLAGS = {
-    PAIR | ALIGN: "only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts",
-    POOL_MAX | ALIGN: "only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts",
+    PAIR | ALIGN: "only a BiLSTM, GRU or convolution that reads pairs, with max pooling, can align texts",
+    POOL_MAX | ALIGN: "only a BiLSTM, GRU or convolution that reads pairs, with max pooling, can align texts",
     POOL_MAX | SYMMETRIC: "only a model of pairs that is not a transformer can be symmetric",
 }
 
@@ -103,7 +103,7 @@ def test_only_pairs_are_aligned_or_without_an_order(honest, flags):
 def test_only_a_bilstm_and_a_convolution_align(tmp_path, arch):
     header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", arch, "char", pair=True, pooling="max")))
     with pytest.raises(
-        PackedError, match="only a BiLSTM or a convolution that reads pairs, with max pooling, can align texts"
+        PackedError, match="only a BiLSTM, GRU or convolution that reads pairs, with max pooling, can align texts"
     ):
         load_bytes(assemble(header[:2] + bytes([header[2] | ALIGN]) + header[3:], rest))
     if arch in TRANSFORMERS:

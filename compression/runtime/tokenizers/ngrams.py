@@ -55,7 +55,7 @@ class NGrams:
         """fingerprints: sorted, each below 2 to the power of bits."""
         self._ids = {fingerprint: i for i, fingerprint in enumerate(fingerprints, 1)}
         self._mask, self.size = (1 << bits) - 1, 1 + len(self._ids)
-        self._known = Cache(self._learned, self.most_words)
+        self._known = Cache(self._looked_up, self.most_words)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text's n-grams."""
@@ -71,7 +71,7 @@ class NGrams:
             start_of_pair = as_start
         return ids
 
-    def _learned(self, word: str) -> tuple[int, list[int], bytes, int]:
+    def _looked_up(self, word: str) -> tuple[int, list[int], bytes, int]:
         """Return a word's id, the ids of its parts, its UTF-8, and the CRC-32 with which a pair continues."""
         id_of, mask, utf8 = self._ids.get, self._mask, word.encode()
         of_parts = [i for part in parts_of(word) if (i := id_of(crc32(part.encode()) & mask))]

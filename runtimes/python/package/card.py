@@ -11,7 +11,7 @@ from typing import Any
 
 from . import Model, PackedError, load
 from ._train.compression.runtime import PACKED_SUFFIX
-from .zoo import cards
+from .zoo import find_card
 
 _PIPELINES = {"tags": "token-classification", "answers": "question-answering"}
 """Kind of task -> Hugging Face's name for it; of all others text-classification."""
@@ -63,10 +63,9 @@ def card(path: str) -> str:
     """
     try:
         model = load(path)
-        digest = hashlib.sha256(model.packed).hexdigest()
-        entry = next((card for card in cards() if card["sha256"] == digest), None)
+        entry = find_card("sha256", hashlib.sha256(model.packed).hexdigest())
     except PackedError:
-        entry = next((card for card in cards() if card["name"] == path), None)
+        entry = find_card("name", path)
         if entry is None or Path(path).exists():
             raise
         model = _model_of(entry)

@@ -27,6 +27,11 @@ def cards() -> list[dict[str, Any]]:
     return sorted(read, key=lambda card: (card["task"], card["bytes"]))
 
 
+def find_card(field: str, value: str) -> dict[str, Any] | None:
+    """Return the card with this value of a field, such as its name; None if there is none."""
+    return next((card for card in cards() if card[field] == value), None)
+
+
 def listing() -> str:
     """Return a table of the zoo: for each task the licence of its data, for each model bytes and a score."""
     here, lines = set(zoo_names()), []
@@ -56,7 +61,7 @@ def fetch(name: str, folder: str) -> str:
     folder: a path, or an http(s) address. Raises PackedError for an unknown name, a file that cannot be read or has
     other bytes than the zoo's, and a copy that cannot be written.
     """
-    card = next((card for card in cards() if card["name"] == name), None)
+    card = find_card("name", name)
     if card is None:
         raise PackedError(f"{name}: not a model of the zoo{zoo_hint(name)}")
     file = name + PACKED_SUFFIX

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .runtime.model import Model, items_of, load_bytes, read_texts, read_with, tidy, type_of
+from .runtime.model import Model, items_of, load_bytes, read_texts, read_with, type_of
 from .runtime.reader import PackedError
+from .runtime.words import tidy
 
 OLDEST = (3, 11)
 """The oldest Python that the scripts run on."""

@@ -4,7 +4,7 @@ import functools
 import re
 import unicodedata
 
-# The only import from compression: words are the same in data and in packed students.
+# The only import from compression: texts and words are the same in data and in packed students.
 from compression.runtime.words import split_words, stands_alone
 
 _LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\U0001f000-\U0010ffff]")
@@ -14,11 +14,6 @@ _INVISIBLE = re.compile(
 _TYPED_DASH = re.compile(r"(?<= )--+(?= )|(?<=[^\W\d_])--+(?=[^\W\d_])")
 _DIFFERENT = ("<super>", "<sub>", "<circle>", "<fraction>", "<square>")
 """Kinds of compatibility characters, such as ², that differ in meaning from the characters they stand for."""
-
-
-def normalise(text: str) -> str:
-    """Return text in NFC, white space as single spaces, ends stripped, as all readers do (seed faults 2 and 3)."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 @functools.lru_cache(1 << 15)  # preparing a task's data needs the key of a text several times

@@ -94,7 +94,7 @@ def sections_of_file(path: Path) -> tuple[list[PackedSection], dict[str, int]]:
     counts = ByteCounts()
     counts.add("deflate", [("header", len(data) - before - _CHECKSUM)])
     counts.add("stored", [("checksum", _CHECKSUM)])
-    counts.add("rans", [("vocabulary" if header.byte_pairs or header.ngrams else "header", rest)])
+    counts.add("rans", [("vocabulary" if header.embedding in ("bpe", "ngrams") else "header", rest)])
     for coder in ("rans", "stored"):
         parts = [(name, bits) for name, of, bits in owned if of == coder]
         if parts:

@@ -143,9 +143,11 @@ class RandomTexts(Source):
 
     def candidates(self, rows: np.ndarray) -> Iterator[Candidate]:
         """Yield random pairs for each row whose first text is new; draws depend only on (seed, row)."""
+        if not len(self._seconds):
+            return
         for row in self._texts.new_firsts(rows).tolist():
             rng = np.random.default_rng(derive("recombine", self._seed, row))
-            for second in rng.choice(self._seconds, self._k).tolist() if len(self._seconds) else ():
+            for second in rng.choice(self._seconds, self._k).tolist():
                 yield row, int(self._texts.rows[row, 0]), second
 
 

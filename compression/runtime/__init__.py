@@ -4,9 +4,9 @@
     model.labels, model.predict(["a gorgeous , witty film"]), model.probabilities(["a gorgeous , witty film"])
 
 or `python -m compression.runtime sst-2-12k "a gorgeous , witty film"`. docs/format.md has the format byte by byte;
-compression/packing writes it. Read the modules in the order reader, entropy, weights, shapes, tokenizers, vocabulary,
-spans, kinds, header, encoders, zoo, model, __main__. They import nothing of the project, and `make runtime` joins
-them into one file.
+compression/packing writes it. Read the modules in the order reader, entropy, weights, words, tokenizers, vocabulary,
+shapes, spans, kinds, header, encoders, alignment, zoo, model, __main__. They import nothing of the project, and `make
+runtime` joins them into one file.
 
 Files are not trusted: every length is checked before anything is allocated, and every fault raises PackedError.
 """
@@ -24,7 +24,7 @@ if sys.argv[:1] == ["-m"]:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from .kinds import to_probabilities
-from .model import Model, load, load_bytes, tidy
+from .model import Model, load, load_bytes
 from .reader import PackedError
 from .shapes import TRANSFORMERS, EncoderSize, student_shapes
 from .spans import merge_windows, windows_of
@@ -37,4 +37,5 @@ from .tokenizers.ngrams import SPARE_BITS, NGrams, fingerprint_bits, fingerprint
 from .tokenizers.normalisation import IDENTITY, NFKC, NMT_NFKC, Normaliser
 from .tokenizers.wordpiece import WordPieces
 from .weights import AFFINE, CODEBOOK, FLOAT16, FLOAT32, KRONECKER, PER_COLUMN, PER_ROW, PRODUCT, RESIDUAL
+from .words import tidy
 from .zoo import PACKED_SUFFIX, is_name, zoo_file, zoo_hint, zoo_names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Union
+
 import numpy as np
 
 from .entropy import RAW, SYMBOLS_PER_BYTE, decode_stream
@@ -20,8 +22,10 @@ from .shapes import (
 )
 from .tokenizers.bpe import BytePairs
 from .tokenizers.bytelevel import ByteLevelPairs
-from .tokenizers.char import ALPHABET
+from .tokenizers.char import ALPHABET, Characters
+from .tokenizers.hash import HashedWords
 from .tokenizers.ngrams import NGrams
+from .tokenizers.wordpiece import WordPieces
 from .vocabulary import Fingerprints, Vocabulary, read_word_pieces
 from .weights import Matrix, Streams, checked, join_planes
 
@@ -38,9 +42,14 @@ MARKED_WORDS = 4
 NGRAMS = 8
 """The embedding's byte for n-grams, whose words keep their marks too."""
 
+Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords, NGrams]
+
 
 class Header:
-    """Reads a header; `read_streams` decodes the data after it, and `weights` returns the weights."""
+    """Reads a header; `read_streams` decodes the data after it, and `weights` returns the weights.
+
+    tokenizer: of a file with a vocabulary, when its streams are decoded; None for hashed words.
+    """
 
     def __init__(self, reader: Reader) -> None:
         """Raises PackedError."""
@@ -88,16 +97,15 @@ class Header:
         self.vocab_size = reader.size() if self.embedding == "hash" else 0
         self._streams = streams = Streams()
         self._vocabulary = Vocabulary(reader, streams) if self.embedding == "bpe" else None
-        self.byte_pairs: BytePairs | ByteLevelPairs | None = None
-        self.word_pieces = read_word_pieces(reader) if self.embedding == "wordpiece" else None
         self._fingerprints = Fingerprints(reader, streams) if self.embedding == "ngrams" else None
-        self.ngrams: NGrams | None = None
-        if self.word_pieces is not None:
-            self._rows = len(self.word_pieces[0])
-        elif self._fingerprints is not None:
-            self._rows = self._fingerprints.rows
+        self.tokenizer: Tokenizer | None = None
+        if self.embedding == "wordpiece":
+            pieces, lowercase = read_word_pieces(reader)
+            self.tokenizer, self._rows = WordPieces(pieces, lowercase), len(pieces)
+        elif self.embedding == "char":
+            self.tokenizer, self._rows = Characters(), 1 + len(ALPHABET)
         else:
-            self._rows = 1 + len(ALPHABET) if self.embedding == "char" else reader.size()
+            self._rows = self._fingerprints.rows if self._fingerprints is not None else reader.size()
         shapes = student_shapes(self.size, self._rows, self.vocab_size, classifier, self.outputs)
         self.matrices = {n: Matrix(reader, streams, *shape) for n, shape in shapes.items() if len(shape) == 2}
         self.vectors = {n: streams.add_floats(*shape) for n, shape in shapes.items() if len(shape) == 1}
@@ -158,11 +166,9 @@ class Header:
         streams.apply_masks()
         if self._vocabulary is not None:
             carried += self._vocabulary.read_pairs(reader)
-            self.byte_pairs = self._vocabulary.byte_pairs()
-            if self.byte_pairs.size != self._rows:
-                raise PackedError(
-                    f"the vocabulary has {self.byte_pairs.size} pieces, but the embedding has {self._rows} rows"
-                )
+            self.tokenizer = self._vocabulary.byte_pairs()
+            if (size := self.tokenizer.size) != self._rows:
+                raise PackedError(f"the vocabulary has {size} pieces, but the embedding has {self._rows} rows")
         carried += decode_stream(reader, streams.main, limit)
         raw = [array for array in streams.main if array.mode == RAW]
         pool_size = sum(array.count for array in raw)
@@ -174,7 +180,7 @@ class Header:
             array.values = pool[start : start + array.count]
             start += array.count
         if self._fingerprints is not None:
-            self.ngrams = self._fingerprints.ngrams()
+            self.tokenizer = self._fingerprints.ngrams()
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return all weights, float32, by the names that students give them."""

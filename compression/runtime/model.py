@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import reprlib
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar, Union
@@ -13,17 +12,12 @@ import numpy as np
 
 from .alignment import Alignment
 from .encoders import ENCODERS
-from .header import Header
+from .header import Header, Tokenizer
 from .reader import PackedError, Reader
 from .shapes import TRANSFORMERS
 from .spans import merge_windows, windows_of
-from .tokenizers.bpe import BytePairs
-from .tokenizers.bytelevel import ByteLevelPairs
-from .tokenizers.char import Characters
 from .tokenizers.hash import HashedWords
-from .tokenizers.ngrams import NGrams
-from .tokenizers.wordpiece import WordPieces
-from .words import word_spans
+from .words import tidy, word_spans
 from .zoo import packed_file
 
 MAGIC = b"FWT"
@@ -37,7 +31,6 @@ Texts = Union[Iterable[str], Iterable[tuple[str, str]]]
 """A list of texts, or of pairs, or any other iterable of them that is not a string, a dictionary or a table."""
 Sentences = tuple[str, ...]
 """A text, or the two texts of a pair."""
-Tokenizer = Union[BytePairs, ByteLevelPairs, WordPieces, Characters, HashedWords, NGrams]
 
 
 class Model:
@@ -204,21 +197,10 @@ def _part(weights: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 
 def _tokenizer(header: Header, weights: dict[str, np.ndarray]) -> Tokenizer:
-    if header.byte_pairs is not None:
-        return header.byte_pairs
-    if header.word_pieces is not None:
-        return WordPieces(*header.word_pieces)
-    if header.ngrams is not None:
-        return header.ngrams
-    if header.embedding == "char":
-        return Characters()
+    if header.tokenizer is not None:
+        return header.tokenizer
     table, importance = weights["embedding.table.weight"], weights["embedding.importance.weight"]
     return HashedWords(header.vocab_size, table, importance, header.max_tokens, header.plain_words)
-
-
-def tidy(text: str) -> str:
-    """Return the text in NFC, with single spaces and stripped ends, as the project reads all text."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def read_texts(texts: Any, pair: bool) -> list[Sentences]:

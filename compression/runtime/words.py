@@ -1,4 +1,4 @@
-"""Words of a text: one rule for data, hashed words, answers and baselines (docs/format.md, "Words")."""
+"""Words and spaces of a text: one rule for data, hashed words, answers and baselines (docs/format.md, "Words")."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ _ALONE_RANGES = (
     (0x20000, 0x3FFFF),  # ideographs
 )
 """Scripts that are written without spaces."""
+
+
+def tidy(text: str) -> str:
+    """Return the text in NFC, with single spaces and stripped ends, as the project reads all text."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 def split_words(text: str, plain: bool = False) -> list[str]:

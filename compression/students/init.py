@@ -91,8 +91,8 @@ def check_sizes(settings: StudentSettings, config: dict[str, Any], teacher: str)
         raise UserError(f"{_FLAG}: {teacher} is a {config.get('model_type')}; layers can be copied from a {kinds}")
     for theirs, ours in _TEACHER_SIZES.items():
         if config[theirs] != getattr(settings, ours):
-            flag, value = ours.replace("encoder_", "").replace("_", "-"), config[theirs]
-            raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set --{flag} {value}")
+            setting, value = ours.removeprefix("encoder_"), config[theirs]
+            raise UserError(f"{_FLAG}: {theirs} of {teacher} is {value}: set {flag(setting)} {value}")
     if (activation := config.get("hidden_act", "gelu")) != "gelu":
         raise UserError(f"{_FLAG}: the activation of {teacher} is {activation}, a student's is gelu")
     if settings.head_dim not in (0, head_dim := config["hidden_size"] // config["num_attention_heads"]):

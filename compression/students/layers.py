@@ -48,7 +48,7 @@ def affine_range(low: torch.Tensor, high: torch.Tensor) -> tuple[torch.Tensor, t
     """Return scale (float32) and zero point (uint8) of 256 codes over [min(low, 0), max(high, 0)]."""
     low, high = low.clamp(max=0.0), high.clamp(min=0.0)
     scale = (high - low) / LEVELS
-    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    scale = torch.where(scale > 0, scale, 1.0)
     return scale, (-low / scale).round().clamp(0, LEVELS).to(torch.uint8)
 
 

@@ -5,10 +5,10 @@ import torch
 
 from common.data.split import Split
 from common.kinds.ragged import EncodedText, offsets_of, padded
-from common.kinds.spans import word_spans
 from common.progress import bar
 from common.training.batching import sorted_batches
 from compression.runtime import merge_windows
+from compression.runtime.words import word_spans
 from compression.students.batch import Batch, EncodedRows
 from compression.students.student import Student
 from compression.tokenizers import UNCUT, Tokenizer
@@ -38,7 +38,7 @@ def encode_split(tokenizer: Tokenizer, split: Split) -> EncodedRows:
 
 
 def _words(text: str) -> list[str]:
-    return [text[start:end] for start, end in word_spans(text).tolist()]
+    return [text[start:end] for start, end in word_spans(text)]
 
 
 def _encode_words(tokenizer: Tokenizer, texts: list[list[str]], max_tokens: int) -> tuple[EncodedText, EncodedText]:

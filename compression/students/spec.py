@@ -45,25 +45,25 @@ class StudentSpec:
         """The encoder's sizes."""
         settings = self.settings
         return EncoderSize(
-            self.arch,
-            self.pair,
-            settings.max_tokens,
-            settings.embedding_dim,
-            settings.encoder_hidden_dim,
-            settings.kernel_width,
-            settings.iterations if self.arch == "recursive" else settings.layers,
-            settings.heads,
-            settings.intermediate_dim,
-            settings.adapters,
-            self.pair and settings.attends,
-            self.pair and settings.symmetric,
-            self.pair and self.by_word,
-            settings.share,
-            settings.segments,
-            settings.head_dim,
-            self.pair and settings.pair_encoder == "compose",
+            arch=self.arch,
+            pair=self.pair,
+            max_tokens=settings.max_tokens,
+            dim=settings.embedding_dim,
+            hidden=settings.encoder_hidden_dim,
+            kernel_width=settings.kernel_width,
+            depth=settings.iterations if self.arch == "recursive" else settings.layers,
+            heads=settings.heads,
+            intermediate=settings.intermediate_dim,
+            adapters=settings.adapters,
+            align=self.pair and settings.attends,
+            symmetric=self.pair and settings.symmetric,
+            spans=self.pair and self.by_word,
+            share=settings.share,
+            segments=settings.segments,
+            head_dim=settings.head_dim,
+            compose=self.pair and settings.pair_encoder == "compose",
             # An FFN has no last state: the value that files share between students stands for its default.
-            "mean" if self.arch == "ffn" and settings.pooling == "last" else settings.pooling,
+            pooling="mean" if self.arch == "ffn" and settings.pooling == "last" else settings.pooling,
         )
 
     @property

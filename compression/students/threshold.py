@@ -96,16 +96,16 @@ def fit_answer_threshold(logits: np.ndarray, labels: np.ndarray, contexts: Seque
     withheld = answer_scores(labels, np.broadcast_to(NO_ANSWER, chosen.shape), contexts)[:, 1]
     order = np.argsort(probabilities)
     # F1 summed over all rows if none, the first, the first two, ... of the least probable answers are withheld.
-    total = answered.sum() + np.concatenate([np.zeros(1), np.cumsum((withheld - answered)[order])])
+    total = answered.sum() + np.append(0, np.cumsum((withheld - answered)[order]))
     thresholds = _candidates(probabilities[order])
     return _best(thresholds, total[np.searchsorted(probabilities[order], thresholds)])
 
 
 def _candidates(probabilities: np.ndarray) -> np.ndarray:
     """Return 0.5, and the midpoints between 0, the sorted probabilities and 1."""
-    ends = np.concatenate([np.zeros(1), probabilities, np.ones(1)])
+    ends = np.concatenate([[0.0], probabilities, [1.0]])
     between = np.round((ends[:-1] + ends[1:]) / 2, DIGITS)
-    return np.unique([*between[(between > 0) & (between < 1)], HALF])
+    return np.unique(np.append(between[(between > 0) & (between < 1)], HALF))
 
 
 def _best(thresholds: np.ndarray, f1: np.ndarray) -> float:

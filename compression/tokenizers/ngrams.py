@@ -51,7 +51,6 @@ class NGramTokenizer(PieceTokenizer):
 
     @classmethod
     def read(cls, file: Path, max_tokens: int) -> NGramTokenizer:
-        """Return the tokenizer of a file. Raises UserError when it is missing or malformed."""
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"bits", "ngrams"} and saved["bits"] in range(1, 33)
         if not is_known or any(not isinstance(ngram, str) for ngram in saved["ngrams"] or [None]):
@@ -62,7 +61,6 @@ class NGramTokenizer(PieceTokenizer):
             raise UserError(f"{file}: {error}") from None
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary into a student's folder."""
         write_json(folder / self.file, {"bits": self.bits, "ngrams": self.pieces[1:]})
 
     def without(self, rows: Collection[int]) -> NGramTokenizer:

@@ -15,8 +15,6 @@ from compression.runtime import ALPHABET, Characters, HashedWords, hash_codes
 from compression.runtime.words import split_words
 from compression.tokenizers import Tokenizer
 
-OTHER = 0
-"""Id of every character that is not in ALPHABET."""
 VOCABULARY_SIZE = 1 + len(ALPHABET)
 
 
@@ -24,7 +22,6 @@ class CharTokenizer(Tokenizer):
     """Lower-cased characters without accents, one id each. Nothing is learned or stored."""
 
     word_format = Characters.word_format
-    unknown = (OTHER,)
 
     def __init__(self, max_tokens: int) -> None:
         self.max_tokens, self.identity = max_tokens, "char"

@@ -27,14 +27,14 @@ def join() -> str:
     sources = {module: source_of(module) for module in order}
     trees = {module: ast.parse(source) for module, source in sources.items()}
     imports = sorted({line for tree in trees.values() for line in external_imports(tree)} | {"import os"})
-    is_numpy = [line for line in imports if "numpy" in line]
-    standard = [line for line in imports if line not in is_numpy and "__future__" not in line]
+    of_numpy = [line for line in imports if "numpy" in line]
+    standard = [line for line in imports if line not in of_numpy and "__future__" not in line]
     names = Counter(name for tree in trees.values() for name in definitions(tree))
     if repeated := [name for name, count in names.items() if count > 1]:
         raise ValueError(f"defined in two modules of {NAME}: {', '.join(repeated)}")
     docstring = ast.get_docstring(ast.parse(source_of(NAME)))
     opening = f'"""{docstring}\n\nJoined from {NAME} by `make runtime`: change it there.\n"""'
-    parts = [opening, "from __future__ import annotations", "\n".join(standard), START, "\n".join(is_numpy)]
+    parts = [opening, "from __future__ import annotations", "\n".join(standard), START, "\n".join(of_numpy)]
     parts += [f"# {module}\n\n\n{body_of(sources[module], tree)}" for module, tree in trees.items()]
     return "\n\n".join(parts) + "\n"
 

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unicode_torture import TORTURE
 
-from common.data.text import normalise
 from compression.runtime import HashedWords, PackedError, load, tidy
 
 CHARACTERS = st.text(
@@ -92,11 +91,6 @@ def test_predictions_of_pairs_words_and_scores(tmp_path):
     assert found[2] == [tags.labels[i] for i in tags.probabilities(["why not"])[0].argmax(-1)]
     scores = loaded("scores", labels=[])
     assert scores.predict(["a film"]) == scores.probabilities(["a film"])[:, 0].tolist()
-
-
-@given(st.text())
-def test_text_is_tidied_as_in_the_project(text):
-    assert tidy(text) == normalise(text)
 
 
 CHANGES = {

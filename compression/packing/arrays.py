@@ -62,7 +62,7 @@ class Stored(Array):
 
 def store_first(values: np.ndarray) -> Stored:
     """Return the smallest form of an array of the first stream, which has no classes. values: uint8, any shape."""
-    return min(_plain(values.reshape(-1), BLOCK), key=operator.attrgetter("cost"))
+    return min(_plain(values.ravel(), BLOCK), key=operator.attrgetter("cost"))
 
 
 def store(values: np.ndarray) -> Stored:
@@ -70,7 +70,7 @@ def store(values: np.ndarray) -> Stored:
 
     Results are cached: a search for a budget packs the same codes many times.
     """
-    flat = np.ascontiguousarray(values).reshape(-1)
+    flat = values.ravel()
     is_matrix = values.ndim == 2 and values.shape[1] > 1
     columns = values.shape[1] if is_matrix else BLOCK
     key = hashlib.sha256(flat).digest(), columns, is_matrix
@@ -78,7 +78,7 @@ def store(values: np.ndarray) -> Stored:
         if len(_cache) >= _CACHED:
             del _cache[next(iter(_cache))]
         _cache[key] = _smallest(flat, columns, is_matrix)
-        _cache[key].values = flat[:0]
+        _cache[key].values = np.zeros(0, np.uint8)  # a view would keep the array in memory
     stored = copy.copy(_cache[key])
     stored.values = flat
     return stored

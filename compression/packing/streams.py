@@ -114,7 +114,7 @@ def _planes(values: np.ndarray) -> list[np.ndarray]:
     """Return the bytes of floats, lowest first: uint8 arrays of the floats' shape. Higher bytes repeat more."""
     kind = "<f2" if values.dtype == np.float16 else "<f4"
     data = np.ascontiguousarray(values.astype(kind)).view(np.uint8).reshape(*values.shape, np.dtype(kind).itemsize)
-    return [np.ascontiguousarray(data[..., i]) for i in range(data.shape[-1])]
+    return [data[..., i] for i in range(data.shape[-1])]
 
 
 def _finite(values: torch.Tensor, name: str) -> np.ndarray:

@@ -20,6 +20,7 @@ from compression.packing.arrays import store, store_first
 from compression.packing.streams import Streams
 from compression.runtime.tokenizers.bpe import WORDS
 from compression.runtime.tokenizers.bytelevel import BYTES
+from compression.runtime.tokenizers.normalisation import SPACE
 from compression.runtime.vocabulary import (
     GROUPED,
     LOWERCASE,
@@ -36,7 +37,7 @@ from compression.runtime.vocabulary import (
 )
 from compression.tokenizers import UNKNOWN, Tokenizer
 from compression.tokenizers.bpe import BpeTokenizer
-from compression.tokenizers.bpe_model import SPACE, BpeModel
+from compression.tokenizers.bpe_model import BpeModel
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 from compression.tokenizers.merge_order import choices_of_parts, group_sizes, most_frequent_parts
 from compression.tokenizers.ngrams import NGramTokenizer

@@ -21,9 +21,7 @@ class Alignment(Encoder):
     values_at_once = 1 << 18
     """Values in a batch's largest array: the tokens of some pairs, their scores, or their comparison."""
 
-    def __init__(
-        self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None = None
-    ) -> None:
+    def __init__(self, weights: Weights, size: EncoderSize, encoder: Encoder, composition: Encoder | None) -> None:
         super().__init__(weights, size)
         self._encoder, self._composition, self._scale = encoder, composition, weights["alignment.scale"]
         # x * A + read * B + (x - read) * C + x * read * D = x * (A + C) + read * (B - C) + x * read * D, for a token x

@@ -47,7 +47,7 @@ def make_embedding(spec: StudentSpec) -> nn.Module:
 class Embedding(nn.Module):
     """A table of one vector per id: byte pairs, a teacher's pieces, n-grams, characters."""
 
-    def __init__(self, rows: int, dim: int, std: float = 1.0) -> None:
+    def __init__(self, rows: int, dim: int, std: float) -> None:
         super().__init__()
         self.table = Table(rows, dim, std)
 

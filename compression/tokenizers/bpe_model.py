@@ -12,11 +12,10 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto, TrainerSpec
 
 from common.errors import UserError
 from compression.runtime import DUMMY_PREFIX, SQUEEZE, UNKNOWN, UNUSED, USED, WORDS, BytePairs, Normaliser
+from compression.runtime.tokenizers.normalisation import SPACE
 from compression.tokenizers.charsmap import express
-from compression.tokenizers.merge_order import grouped_order
+from compression.tokenizers.merge_order import grouped_order, is_formed
 
-SPACE = "\u2581"
-"""sentencepiece's character for a space."""
 _Piece = ModelProto.SentencePiece
 
 
@@ -61,7 +60,7 @@ def read_model(data: bytes) -> BpeModel:
     merged = sorted((piece for piece in pieces if len(piece.piece) > 1), key=lambda piece: -piece.score)
     # A piece that is not made of two symbols is never reached.
     known = {*characters, *(piece.piece for piece in merged)}
-    merged = [p for p in merged if any(p.piece[:i] in known and p.piece[i:] in known for i in range(1, len(p.piece)))]
+    merged = [piece for piece in merged if is_formed(piece.piece, known)]
     # To sentencepiece an unused character is an unknown one; an unused merge is split into its parts again.
     states = [USED if c in single and single[c].type == _Piece.NORMAL else UNKNOWN for c in characters]
     states += [USED if piece.type == _Piece.NORMAL else UNUSED for piece in merged]

@@ -23,7 +23,7 @@ def grouped_order(characters: str, merges: Sequence[str]) -> list[str]:
     """Return the merges in groups, each sorted by its left parts; unchanged if a merge has no parts."""
     rest, known, order, sizes = list(merges), set(characters), [], []
     while rest:  # the next merges whose parts are known
-        group = [merge for merge in rest if _is_formed(merge, known)][: largest_group(len(order))]
+        group = [merge for merge in rest if is_formed(merge, known)][: largest_group(len(order))]
         if not group:  # what is left has no parts
             return list(merges)
         known.update(group)
@@ -46,7 +46,7 @@ def group_sizes(characters: str, merges: Sequence[str]) -> list[int]:
     known, group = set(characters), set[str]()
     for number, merge in enumerate(merges):
         is_full = len(group) == largest_group(number - len(group))
-        if is_full or not _is_formed(merge, known):
+        if is_full or not is_formed(merge, known):
             sizes.append(len(group))
             known, group = known | group, set()
         group.add(merge)
@@ -78,7 +78,8 @@ def most_frequent_parts(choices: Sequence[Sequence[Pair]]) -> np.ndarray:
     return parts
 
 
-def _is_formed(merge: str, known: set[str]) -> bool:
+def is_formed(merge: str, known: set[str]) -> bool:
+    """Return whether two known symbols form a merge."""
     return any(a in known and b in known for a, b in _halves(merge))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +86,7 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: str = "a
     if not len(row_of_label):
         raise UserError("--embedding-type ngrams: no training row has a label, by which n-grams are chosen")
     by_class = _marked(class_of_label, row_of_label, int(class_of_label.max()) + 1, len(rows))
-    words, word_of, text_of = _words(rows)
+    words, word_of, text_of = _numbered(map(split_words, itertools.chain(*rows.sentences())))
     row_of = text_of % len(rows)  # for pairs, second texts come after all first ones
     ngrams, of_words = _ngrams_of_words(words) if kinds == "all" else (words, None)
     follows = np.flatnonzero((text_of[1:] == text_of[:-1]) & (kinds != "words")) + 1  # places with a word before them
@@ -130,27 +130,20 @@ def _with_different_fingerprints(ranked: Sequence[str], most: int, max_tokens: i
     return NGramTokenizer([chosen[fingerprint] for fingerprint in sorted(chosen)], bits, max_tokens)
 
 
-def _words(rows: Split) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return all different words, and for each place of a text its word and the text, both int64 [places]."""
+def _numbered(lists: Iterable[list[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Return all different items of lists, and for each place its item and its list, both int64 [places]."""
     index: dict[str, int] = {}
     places, lengths = array("q"), []
-    for text in itertools.chain(*rows.sentences()):
-        words = split_words(text)
-        places.extend([index.setdefault(word, len(index)) for word in words])
-        lengths.append(len(words))
+    for items in lists:
+        places.extend([index.setdefault(item, len(index)) for item in items])
+        lengths.append(len(items))
     return list(index), np.array(places, np.int64), np.repeat(np.arange(len(lengths)), lengths)
 
 
 def _ngrams_of_words(words: Sequence[str]) -> tuple[list[str], csr_array]:
-    """Return the words and their parts, and which of them each word has, float64 [words, n-grams]."""
-    index: dict[str, int] = {}
-    columns, lengths = array("q"), []
-    for word in words:
-        ngrams = [word, *parts_of(word)]
-        columns.extend([index.setdefault(ngram, len(index)) for ngram in ngrams])
-        lengths.append(len(ngrams))
-    word_of = np.repeat(np.arange(len(words)), lengths)
-    return list(index), _marked(word_of, np.array(columns, np.int64), len(words), len(index))
+    """Return the words and their parts, and which of them each word has, float32 [words, n-grams]."""
+    ngrams, ngram_of, word_of = _numbered([word, *parts_of(word)] for word in words)
+    return ngrams, _marked(word_of, ngram_of, len(words), len(ngrams))
 
 
 def _marked(rows: np.ndarray, columns: np.ndarray, height: int, width: int) -> csr_array:

@@ -24,7 +24,7 @@ from common.store.files import fingerprint, whole_file
 from common.store.locks import only_one
 from common.teachers.load import load_teacher
 from common.training.models import members_of, read_config
-from compression.tokenizers.bpe_model import SPACE
+from compression.runtime.tokenizers.normalisation import SPACE
 
 _BATCH = 256
 _SPREAD = 0.3

@@ -1,6 +1,7 @@
 """Packing: every form of weights comes back, bytes are accounted for, and streams hold what was put in."""
 
 import re
+import weakref
 import zlib
 
 import numpy as np
@@ -309,6 +310,14 @@ def test_rows_and_columns_of_their_own_kind_get_their_own_tables():
     assert store(rows).mode == BY_ROW
     assert store(np.ascontiguousarray(rows.T)).mode == BY_COLUMN
     assert store(rows).cost < 0.85 * store_first(rows).cost
+
+
+def test_the_cache_does_not_keep_arrays():
+    values = np.random.default_rng(0).integers(0, 5, (50, 8), np.uint8)
+    kept = weakref.ref(values)
+    store(values)
+    del values
+    assert kept() is None
 
 
 def test_a_table_is_a_few_quarter_bits_from_the_truth():

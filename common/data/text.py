@@ -6,6 +6,7 @@ import unicodedata
 
 # The only import from compression: texts and words are the same in data and in packed students.
 from compression.runtime.words import split_words, stands_alone
+from compression.runtime.words import tidy as normalise  # noqa: F401 - for all readers
 
 _LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\U0001f000-\U0010ffff]")
 _INVISIBLE = re.compile(

@@ -47,9 +47,8 @@ def find_files(
     if cached := cached_files(vocab_size, dim, source):
         return cached
     for_vectors = sentences if for_vectors is None else for_vectors
-    text = fingerprint([_VERSION, fingerprint(sentences), fingerprint(for_vectors)])
-    model_file = folder / f"{text}.vs{vocab_size}.model"
-    vector_file = folder / f"{text}.vs{vocab_size}.d{dim}.w2v.bin"
+    stem = f"{fingerprint([_VERSION, fingerprint(sentences), fingerprint(for_vectors)])}.vs{vocab_size}"
+    model_file, vector_file = folder / f"{stem}.model", folder / f"{stem}.d{dim}.w2v.bin"
     if model_file.exists() and (vector_file.exists() or not with_vectors):
         return model_file, vector_file
     what = f"byte pairs of {vocab_size} pieces"

@@ -35,15 +35,11 @@ def find_card(field: str, value: str) -> dict[str, Any] | None:
 def listing() -> str:
     """Return a table of the zoo: for each task the licence of its data, for each model bytes and a score."""
     here, lines = set(zoo_names()), []
-    for task, models in groupby(cards(), lambda card: card["task"]):
-        for place, card in enumerate(models):
-            if not place:
-                notes = card["notes"]
-                lines += [
-                    f"{task}: {notes['title']}",
-                    f"  licence of the data: {notes['licence']}",
-                    f"  use: {notes['use']}",
-                ]
+    for task, of_task in groupby(cards(), lambda card: card["task"]):
+        models = list(of_task)
+        notes = models[0]["notes"]
+        lines += [f"{task}: {notes['title']}", f"  licence of the data: {notes['licence']}", f"  use: {notes['use']}"]
+        for card in models:
             missing = "" if card["name"] in here else "not here"
             lines.append(f"  {card['name']:18} {card['bytes']:8,} bytes   {_score(card):22} {missing}".rstrip())
     return "\n".join([*lines, "", "Copy a model, from a path or an address: featherweight zoo NAME --from FOLDER"])

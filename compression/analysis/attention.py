@@ -20,9 +20,9 @@ from common.teachers.load import load_teacher
 from common.training.models import ModelConfig, read_config
 from compression.analysis.pictures import wrapped
 from compression.distillation.alignment import mapped_layers
+from compression.runtime import TRANSFORMERS
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split
-from compression.students.spec import TRANSFORMERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

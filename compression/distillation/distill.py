@@ -43,6 +43,7 @@ from compression.distillation.settings import (
 )
 from compression.distillation.token_cache import cached_tokens
 from compression.distillation.trainer import train_student
+from compression.runtime import TRANSFORMERS
 from compression.students.embeddings import load_tokenizer
 from compression.students.init import (
     check_layers,
@@ -56,7 +57,6 @@ from compression.students.init import (
 from compression.students.saved import load_student, save_student
 from compression.students.scoring import encode_split, student_logits
 from compression.students.settings import StudentSettings
-from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
 from compression.students.threshold import fit_packed
 from compression.tokenizers import Tokenizer

@@ -22,8 +22,8 @@ from common.store.workspace import Workspace
 from common.teachers.layers import has_layers, layer_tensors, layers_config
 from common.training.checkpoint import load_tensors
 from common.training.models import GENERAL, WEIGHTS_FILE, model_folder, read_config
+from compression.runtime import TRANSFORMERS
 from compression.students.settings import StudentSettings
-from compression.students.spec import TRANSFORMERS
 from compression.students.student import Student
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
 

@@ -10,7 +10,7 @@ import dataclasses
 
 from common.config import build
 from common.training.models import ModelConfig
-from compression.runtime import TRANSFORMERS, EncoderSize, student_shapes
+from compression.runtime import EncoderSize, student_shapes
 from compression.runtime.shapes import Shapes
 from compression.students.settings import StudentSettings
 from compression.tokenizers.unlearned import VOCABULARY_SIZE, shared_rows
@@ -34,11 +34,6 @@ class StudentSpec:
         """Return the spec of a saved student."""
         settings = build(StudentSettings, config.student)
         return cls(config.arch, settings, config.outputs, config.pair, config.task_kind.by_word)
-
-    @property
-    def reads_together(self) -> bool:
-        """Whether a pair is read as one text; else each sentence is encoded by itself."""
-        return self.arch in TRANSFORMERS
 
     @property
     def encoder(self) -> EncoderSize:

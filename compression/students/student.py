@@ -37,7 +37,8 @@ class Student(nn.Module):
             raise UserError(f"unknown student architecture {arch!r}; there are {', '.join(ENCODERS)}")
         spec = StudentSpec(arch, settings, outputs, pair, by_word)
         self.arch, self.embedding_type = arch, settings.embedding_type
-        self.reads_together, self.aligns, self.symmetric = spec.reads_together, spec.encoder.align, settings.symmetric
+        self.reads_together = arch in TRANSFORMERS  # a pair, as one text; else each sentence is encoded by itself
+        self.aligns, self.symmetric = spec.encoder.align, settings.symmetric
         self.blocks = spec.encoder.blocks
         self.embedding = make_embedding(spec)
         self.encoder = ENCODERS[arch](spec)

@@ -56,7 +56,8 @@ def zoo_hint(name: str) -> str:
 
     names = zoo_names()
     match = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return left_out(name) or (f"; did you mean {match[0]}?" if match else "") + f" (zoo: {', '.join(names) or 'empty'})"
+    meant = f"; did you mean {match[0]}?" if match else ""
+    return left_out(name) or f"{meant} (zoo: {', '.join(names) or 'empty'})"
 
 
 def left_out(name: str) -> str:

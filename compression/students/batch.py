@@ -10,6 +10,7 @@ import torch
 
 from common.kinds.ragged import EncodedText
 from compression.runtime import windows_of
+from compression.students.encoders import padding_mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +39,7 @@ class Batch:
         unknown: integers of the token that replaces them, [width].
         """
         draws = torch.rand(self.ids.shape[:2]).to(self.ids.device)
-        present = torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
-        dropped = (present & (draws < share))[..., None]
+        dropped = padding_mask(self.ids, self.lengths) & (draws < share)[..., None]
         ids = torch.where(dropped, torch.tensor(unknown, device=self.ids.device), self.ids)
         second = None if self.second is None else self.second.without_words(share, unknown)
         return dataclasses.replace(self, ids=ids, second=second)

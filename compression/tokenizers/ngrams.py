@@ -117,17 +117,16 @@ def _with_different_fingerprints(ranked: Sequence[str], most: int, max_tokens: i
         raise UserError("--embedding-type ngrams: the training rows have no words")
     count = min(most, len(ranked))
     while True:
-        bits, chosen = fingerprint_bits(count, spare_bits), {}
+        bits, different = fingerprint_bits(count, spare_bits), {}
         for ngram in ranked:
-            chosen.setdefault(fingerprint_of(ngram, bits), ngram)
-            if len(chosen) == count:
-                break
-        if len(chosen) == count:
+            different.setdefault(fingerprint_of(ngram, bits), ngram)
+        if len(different) >= count:
             break
-        count = len(chosen)  # fewer n-grams have shorter fingerprints, of which more may be equal
+        count = len(different)  # fewer n-grams have shorter fingerprints, of which more may be equal
     if count < most:
         say(f"the training rows have only {count:,} n-grams: the vocabulary has {count + 1:,} rows, not {most + 1:,}")
-    return NGramTokenizer([chosen[fingerprint] for fingerprint in sorted(chosen)], bits, max_tokens)
+    chosen = sorted(itertools.islice(different.items(), count))
+    return NGramTokenizer([ngram for _, ngram in chosen], bits, max_tokens)
 
 
 def _numbered(lists: Iterable[list[str]]) -> tuple[list[str], np.ndarray, np.ndarray]:

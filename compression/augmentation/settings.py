@@ -138,7 +138,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
 
     def _uses(self) -> Uses:
         augments, reads = self.augment is not None, bool(self.generate_loss)
-        method, runs = METHODS[self.augment] if self.augment else None, reads and not self.logits_from
+        method = METHODS[self.augment] if self.augment else None
+        runs = reads and not self.logits_from
         prepares = self.glue_preprocess or not (augments or reads)
         names_rows = {"augmented", self.augmented} & set(self.generate_loss)
         reason = f"with --augment {self.augment}" if augments else "without --augment or --generate-loss"

@@ -87,7 +87,8 @@ class Matrix:
 
     def __init__(self, reader: Reader, streams: Streams, rows: int, columns: int, factor: bool = False) -> None:
         self.shape = rows, columns
-        count, width = streams.count(rows, columns), columns if columns > 1 else BLOCK
+        count = streams.count(rows, columns)
+        width = columns if columns > 1 else BLOCK
         self.form = reader.byte(KRONECKER + 1)
         if self.form in (PRODUCT, KRONECKER):
             if factor:

@@ -58,8 +58,7 @@ def record_of(code: int) -> tuple[int, int]:
     If the code point is not cased, the second value is its combining class. U+0130, whose lower case has two
     characters, is handled in the C code.
     """
-    flags, lower = flags_of(code), chr(code).lower() if not 0xD800 <= code < 0xE000 else chr(code)
-    combining = unicodedata.combining(chr(code))
+    flags, lower, combining = flags_of(code), chr(code).lower(), unicodedata.combining(chr(code))
     change = ord(lower) - code if len(lower) == 1 else 0
     assert not (combining if flags & CASED else change)
     assert (code + change) >> 16 == code >> 16

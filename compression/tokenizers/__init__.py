@@ -92,3 +92,8 @@ class TeacherTokenizer(PieceTokenizer):
         tokenizer = copy.copy(self)
         tokenizer.max_tokens = max_tokens
         return tokenizer
+
+
+def are_texts(value: Any) -> bool:
+    """Return whether a value of a JSON file is a list of texts."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

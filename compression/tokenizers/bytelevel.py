@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import BYTE_LEVEL, DUMMY_PREFIX, UNKNOWN, UNUSED, USED, ByteLevelPairs, Merges
 from compression.runtime.tokenizers.bytelevel import BYTES
-from compression.tokenizers import TeacherTokenizer
+from compression.tokenizers import TeacherTokenizer, are_texts
 
 UNKNOWN_PIECE = "<unk>"
 _SAME = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -64,7 +64,7 @@ class ByteLevelTokenizer(TeacherTokenizer):
     def read(cls, file: Path, max_tokens: int) -> ByteLevelTokenizer:
         saved = read_json(file)
         lists = [saved.get("merges"), saved.get("unused")] if isinstance(saved, dict) else [None]
-        if not all(isinstance(one, list) and all(isinstance(piece, str) for piece in one) for one in lists):
+        if not all(map(are_texts, lists)):
             raise UserError(f"{file}: not a vocabulary of byte-level pairs")
         try:
             return cls(*lists, bool(saved.get("prefix")), max_tokens)

@@ -17,7 +17,7 @@ from common.progress import say
 from common.store.files import read_json, write_json
 from compression.runtime import SPARE_BITS, NGrams, fingerprint_bits, fingerprint_of, parts_of
 from compression.runtime.words import split_words
-from compression.tokenizers import UNKNOWN, PieceTokenizer
+from compression.tokenizers import UNKNOWN, PieceTokenizer, are_texts
 
 _ITEMS_AT_ONCE = 200_000
 """Words of rows whose n-grams are counted at once: these take about 50 MB."""
@@ -53,7 +53,7 @@ class NGramTokenizer(PieceTokenizer):
     def read(cls, file: Path, max_tokens: int) -> NGramTokenizer:
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"bits", "ngrams"} and saved["bits"] in range(1, 33)
-        if not is_known or any(not isinstance(ngram, str) for ngram in saved["ngrams"] or [None]):
+        if not is_known or not saved["ngrams"] or not are_texts(saved["ngrams"]):
             raise UserError(f"{file}: not a vocabulary of n-grams")
         try:
             return cls(saved["ngrams"], saved["bits"], max_tokens)

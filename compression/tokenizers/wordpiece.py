@@ -11,7 +11,7 @@ import numpy as np
 from common.errors import UserError
 from common.store.files import read_json, write_json
 from compression.runtime import WordPieces
-from compression.tokenizers import TeacherTokenizer
+from compression.tokenizers import TeacherTokenizer, are_texts
 
 
 class WordPieceTokenizer(TeacherTokenizer):
@@ -31,7 +31,7 @@ class WordPieceTokenizer(TeacherTokenizer):
     def read(cls, file: Path, max_tokens: int) -> WordPieceTokenizer:
         saved = read_json(file)
         is_known = isinstance(saved, dict) and saved.keys() == {"lowercase", "pieces"}
-        if not is_known or not all(isinstance(piece, str) for piece in saved["pieces"]):
+        if not is_known or not are_texts(saved["pieces"]):
             raise UserError(f"{file}: not a vocabulary of word pieces")
         return cls(saved["pieces"], bool(saved["lowercase"]), max_tokens)
 

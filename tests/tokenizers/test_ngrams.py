@@ -1,5 +1,6 @@
 """N-grams: those of a text, their fingerprints, which are chosen, and that packed files read them as training does."""
 
+import json
 import zlib
 from types import SimpleNamespace
 
@@ -88,7 +89,11 @@ def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     tokenizer.save(tmp_path)
     back = NGramTokenizer.load(tmp_path, made.VOCAB, 512)
     assert (back.pieces, back.identity) == (tokenizer.pieces, tokenizer.identity)
-    for content in ('{"ngrams": ["a"]}', '{"bits": 0, "ngrams": []}', '{"bits": 9, "ngrams": [1]}', "[]"):
+    for bits, ngrams in ((0, []), (9, []), (9, [1]), (9, 1), (9, "ab")):
+        (tmp_path / "ngrams.json").write_text(json.dumps({"bits": bits, "ngrams": ngrams}))
+        with pytest.raises(UserError, match="not a vocabulary of n-grams"):
+            NGramTokenizer.load(tmp_path, made.VOCAB, 512)
+    for content in ('{"ngrams": ["a"]}', "[]"):
         (tmp_path / "ngrams.json").write_text(content)
         with pytest.raises(UserError, match="not a vocabulary of n-grams"):
             NGramTokenizer.load(tmp_path, made.VOCAB, 512)

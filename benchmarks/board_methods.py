@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from common.errors import UserError
 from common.progress import say
 from common.seeds import DEFAULT_SEED
-from common.teachers.huggingface.pretrained import quiet_transformers
+from common.teachers.frozen import FrozenEncoder
 from common.teachers.packages import minilm
 from compression.runtime import load
 from compression.runtime.words import split_words
@@ -173,38 +173,15 @@ def tf_idf(job: Job, characters: bool = False) -> list[Outcome]:
 
 def frozen_minilm(job: Job) -> list[Outcome]:
     """Fit logistic regression to the means of MiniLM's token vectors, of length 1."""
-    train, test = job.rows()
-    began = time.perf_counter()
-    model, details = logistic_regression(mean_vectors(train.texts), train.labels)
-    seconds = time.perf_counter() - began
-    size = (minilm() / "model.safetensors").stat().st_size + len(pickle.dumps(model))
-    return [Outcome(model.predict(mean_vectors(test.texts)), size, seconds, details)]
-
-
-def mean_vectors(texts: Sequence[str]) -> np.ndarray:
-    """Return MiniLM's vector of each text, float32 [texts, 384]."""
     import torch
 
-    transformers = quiet_transformers()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm())
-    encoder = transformers.AutoModel.from_pretrained(minilm()).eval()
-    vectors = np.empty((len(texts), encoder.config.hidden_size), np.float32)
-    order = np.argsort([len(text) for text in texts])  # batches of texts of similar length have little padding
-    for start in range(0, len(order), 64):
-        rows = order[start : start + 64]
-        batch = tokenizer(
-            [texts[row] for row in rows],
-            padding=True,
-            truncation=True,
-            max_length=ENCODER_TOKENS,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            tokens = encoder(**batch).last_hidden_state
-        real = batch["attention_mask"].unsqueeze(-1)
-        means = (tokens * real).sum(1) / real.sum(1)
-        vectors[rows] = torch.nn.functional.normalize(means).numpy()
-    return vectors
+    train, test = job.rows()
+    began = time.perf_counter()
+    encoder = FrozenEncoder(minilm(), torch.device("cpu"), torch.float32, ENCODER_TOKENS)
+    model, details = logistic_regression(encoder.vectors(train.texts).astype(np.float32), train.labels)
+    seconds = time.perf_counter() - began
+    size = (minilm() / "model.safetensors").stat().st_size + len(pickle.dumps(model))
+    return [Outcome(model.predict(encoder.vectors(test.texts).astype(np.float32)), size, seconds, details)]
 
 
 def fasttext(job: Job) -> list[Outcome]:

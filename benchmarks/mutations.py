@@ -19,7 +19,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import re
 import resource
 import signal
 import sys
@@ -35,6 +34,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # more threads would only wait and hol
 
 import numpy as np
 from damage import SIZES, Honest, assemble, mutated, take_apart
+from ways import peak_memory
 
 from compression.runtime import PackedError
 from compression.runtime.model import load_bytes
@@ -215,9 +215,7 @@ def run_worker(
 
 
 def _write_report(report: Path, outcomes: dict[str, int], findings: list[str]) -> None:
-    # getrusage is not used, because it would include the memory of the parent process.
-    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-    report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak}))
+    report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak_memory()}))
 
 
 class TooLongError(Exception):

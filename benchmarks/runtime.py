@@ -121,13 +121,6 @@ def students(paths: Workspace, task: Task, names: dict[str, str | None]) -> dict
     return folder_of
 
 
-def packed(folder: Path, target: Path) -> Path:
-    """Write a student's packed file into another folder. Returns its path."""
-    path = target / f"{folder.name}.fwt"
-    path.write_bytes(pack_student(folder))
-    return path
-
-
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure every way. Raises UserError if a model or the data are missing."""
     paths, task = Workspace(args.workspace), load_task(args.task)
@@ -142,7 +135,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         texts.write_text("\n".join(split.sentence1), encoding="utf-8")
         ways, commands, files = [], [], {}
         for arch, student in trained.items():
-            files[arch] = packed(student, folder)
+            files[arch] = folder / f"{student.name}.fwt"
+            files[arch].write_bytes(pack_student(student))
             ways.append(Way(f"{arch} packed", sys.executable, "packed", files[arch], task.labels))
             ways.append(Way(f"{arch} PyTorch", sys.executable, "pytorch", student, task.labels))
         files |= named

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+from ways import peak_memory
 
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
@@ -77,6 +78,23 @@ def rows_of(texts: list[str], count: int) -> Split:
     return Split(chosen, None, np.zeros(count, np.int64), np.arange(count))
 
 
+def write_tiny_bert(folder: Path) -> None:
+    """Write a masked language model of one small layer, with random weights and MiniLM's tokenizer."""
+    from common.teachers.huggingface.pretrained import quiet_transformers, resolve  # loads PyTorch
+
+    transformers, source = quiet_transformers(), resolve("minilm")[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def write_rows(path: Path, texts: list[str], count: int) -> Path:
     """Write a split file of `count` rows in parts, so that writing adds nothing to the measured memory."""
     with pq.ParquetWriter(path, split_table(rows_of(texts, 1)).schema) as writer:
@@ -89,11 +107,6 @@ def write_rows(path: Path, texts: list[str], count: int) -> Path:
 def memory_now() -> int:
     """Return the bytes that this process holds (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def memory_peak() -> int:
-    """Return the peak number of bytes that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def in_a_process(*words: object) -> str:
@@ -116,7 +129,7 @@ def measured(work: Work) -> PartFunction:
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work on all of `source`. Returns the rows written and the peak bytes held above the loaded models."""
     map_parts(source, target, functools.partial(measured, work), Launcher(), target.stem, target.with_suffix(".work"))
-    return {"rows": count_rows(target), "bytes": memory_peak() - held[0]}
+    return {"rows": count_rows(target), "bytes": peak_memory() - held[0]}
 
 
 def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:

@@ -7,7 +7,6 @@ import pickle
 import random
 import resource
 import shutil
-import subprocess
 import sys
 import time
 import warnings
@@ -19,6 +18,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from shared import run_command
 
 from common.errors import UserError
 from common.progress import say
@@ -109,7 +110,7 @@ def fit(job: Job) -> list[Outcome]:
     command += ["--text", "text", "--label", "label", "--max-bytes", *job.budgets, "--minutes", job.minutes]
     command += ["--output", job.folder / "{size}.fwt", "--workspace", job.folder / "workspace", "--no-loadbar"]
     began = time.perf_counter()
-    run_command(command)
+    run_command("fit", command)
     seconds = time.perf_counter() - began
     texts = read_rows(job.test).texts
     outcomes = []
@@ -120,18 +121,6 @@ def fit(job: Job) -> list[Outcome]:
         else:
             say(f"{job.train.name}: nothing fits into {budget:,} bytes")
     return outcomes
-
-
-def run_command(command: Sequence[object], seconds: float | None = None, **settings: Any) -> str:
-    """Run a command. Returns what it prints. Raises UserError with its last line if it fails, or takes longer."""
-    try:
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=seconds, **settings)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"had not ended after {seconds:.0f} seconds") from None
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise UserError(f"exit code {done.returncode}: {last}")
-    return done.stdout
 
 
 def logistic_regression(features: Any, labels: Sequence[str]) -> tuple[Any, str]:
@@ -244,11 +233,11 @@ def run_fasttext(
 
     command = [program, "supervised", "-input", "train.txt", "-output", "model", "-thread", os.cpu_count(), *words]
     began = time.perf_counter()
-    run_command(command, seconds, cwd=job.folder, preexec_fn=limit_memory)
+    run_command("fastText", command, timeout=seconds, cwd=job.folder, preexec_fn=limit_memory)
     took = time.perf_counter() - began
     quantized = job.folder / "model.ftz"
     file = quantized if quantized.exists() else job.folder / "model.bin"
-    printed = run_command([program, "predict", file.name, "test.txt"], cwd=job.folder).splitlines()
+    printed = run_command("fastText", [program, "predict", file.name, "test.txt"], cwd=job.folder).splitlines()
     if len(printed) != len(test.texts):
         raise UserError("fastText does not answer every text")
     known = list(names)

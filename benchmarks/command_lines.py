@@ -10,12 +10,12 @@ import dataclasses
 import os
 import shutil
 import statistics
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 from fasttext_side import PLAIN, write_training
+from shared import run_command
 
 from common.data.split import Split
 from common.data.tasks import Task
@@ -78,11 +78,8 @@ def train_by_command(split: Split, folder: Path) -> Path | None:
         say("left out: fastText's command line, fasttext, is not found")
         return None
     source = write_training(folder / "command-train.txt", split.sentence1, split.labels, 1)
-    settings = [word for name, value in PLAIN.items() for word in (f"-{name}", str(value))]
-    command = ["fasttext", "supervised", "-input", str(source), "-output", str(folder / "command"), *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
+    settings = [word for name, value in PLAIN.items() for word in (f"-{name}", value)]
+    run_command("fastText", ["fasttext", "supervised", "-input", source, "-output", folder / "command", *settings])
     return folder / "command.bin"
 
 

@@ -7,8 +7,9 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from common.data.prepare import source_files
 from common.data.readers.tables import read_source
 from common.data.split import ROW_GROUP_ROWS, Split, count_rows, split_table
 from common.data.tasks import load_task
+from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, Work, map_parts
 from common.store.workspace import Workspace, default_root
@@ -107,6 +109,21 @@ def write_rows(path: Path, texts: list[str], count: int) -> Path:
 def memory_now() -> int:
     """Return the bytes that this process holds (Linux)."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def run_command(name: str, command: Sequence[object], **settings: Any) -> str:
+    """Return what a command prints. Raises UserError, with its last line, if it fails or takes longer than `timeout`.
+
+    name: the command's in messages; settings: of subprocess.run.
+    """
+    try:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **settings)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{name} had not ended after {error.timeout:.0f} seconds") from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "without a message").splitlines()[-1]
+        raise UserError(f"{name} failed: {last}")
+    return done.stdout
 
 
 def in_a_process(*words: object) -> str:

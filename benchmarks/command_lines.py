@@ -11,6 +11,7 @@ import os
 import shutil
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +100,21 @@ def measure_command(
         seconds = measured[clock]
     seconds = min([seconds, *(_run(command, many)[clock] for _ in range(passes - 1))])
     guesses = measured["output"].splitlines()[: len(split)]
-    pairs = zip(split.labels, guesses, strict=True)
-    right = [command.labels[label] == guess for label, guess in pairs if label >= 0]
     return {
         "way": command.name,
         "start": start,
         "rate": repeated * len(split) / (seconds - start),
         "one": None,
         "memory": None,
-        "accuracy": sum(right) / max(1, len(right)),
+        "accuracy": accuracy(split, command.labels, guesses),
         "bytes": command.model.stat().st_size,
     }
+
+
+def accuracy(split: Split, labels: Sequence[str], guesses: Sequence[str]) -> float:
+    """Return the share of the labelled rows that are guessed right. labels: names of the task's labels, in order."""
+    right = [labels[label] == guess for label, guess in zip(split.labels, guesses, strict=True) if label >= 0]
+    return sum(right) / max(1, len(right))
 
 
 def _run(command: Command, texts: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from command_lines import Command, built_fwt, measure_command, student_of, train_by_command
+from command_lines import Command, accuracy, built_fwt, measure_command, student_of, train_by_command
 from fasttext_side import fasttext_python, train_fasttext
 
 from common.cli import print_json, run_script
@@ -65,8 +65,6 @@ def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
     """
     starts = [first_answer(way, texts)[clock] for _ in range(STARTS)]
     measured = json.loads(in_a_process(way, texts, clock)[-1])
-    pairs = zip(split.labels, measured["labels"], strict=True)
-    right = [way.labels[label] == guess for label, guess in pairs if label >= 0]
     files = [way.model / name for name in FILES] if way.model.is_dir() else [way.model]
     return {
         "way": way.name,
@@ -74,7 +72,7 @@ def measure(way: Way, texts: Path, split: Split, clock: str) -> dict[str, Any]:
         "rate": len(split) / measured["pass"],
         "one": 1000 * measured["one"],
         "memory": measured["memory"],
-        "accuracy": sum(right) / max(1, len(right)),
+        "accuracy": accuracy(split, way.labels, measured["labels"]),
         "bytes": sum(path.stat().st_size for path in files if path.exists()),
     }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, Uses, load_yaml
+from common.config import CONFIG_DIR, Settings, Uses, flag, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
@@ -109,10 +109,9 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--adapters need training, but --as-is and --ensemble do not train")
         if self.frozen and (self.as_is or self.ensemble or self.adapters or self.teacher):
             raise ValueError("--frozen learns from labels alone: without --as-is, --ensemble, --adapters, --teacher")
-        for flag in ("adapters", "frozen", "stop_after", "teacher"):
-            if getattr(self, flag) and is_fairseq(self.arch):
-                name = flag.replace("_", "-")
-                raise ValueError(f"--{name} is for Hugging Face encoders, not for fairseq's {self.arch}")
+        for field in ("adapters", "frozen", "stop_after", "teacher"):
+            if getattr(self, field) and is_fairseq(self.arch):
+                raise ValueError(f"{flag(field)} is for Hugging Face encoders, not for fairseq's {self.arch}")
         if self.frozen and self.is_linear:
             raise ValueError("--frozen is for Hugging Face encoders, not for --arch linear")
         if self.is_linear and (self.as_is or self.adapters or self.teacher):

@@ -71,22 +71,14 @@ def draw(drawn: dict[str, Points]) -> Figure:
     axes.set_xscale("log")
     looks = {
         "ours": {"marker": "o", "color": _BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
-        "fasttext": {
-            "marker": "^",
-            "color": _ORANGE,
-            "linewidth": 1.5,
-            "markersize": 8,
-            "label": "fastText",
-        },
-        "teacher": {
-            "marker": "D",
-            "color": _GREY,
+        "fasttext": {"marker": "^", "color": _ORANGE, "linewidth": 1.5, "markersize": 8, "label": "fastText"},
+        "teacher": {"marker": "D", "color": _GREY, "linestyle": "none", "markersize": 8, "label": "the teacher: MPNet"},
+        "quoted": {
+            "marker": "s",
+            "color": _PURPLE,
             "linestyle": "none",
             "markersize": 8,
-            "label": "the teacher: MPNet",
-        },
-        "quoted": {
-            **{"marker": "s", "color": _PURPLE, "linestyle": "none", "markersize": 8, "markerfacecolor": "white"},
+            "markerfacecolor": "white",
             "markeredgewidth": 1.8,
             "label": "quoted (GLUE's test server)",
         },

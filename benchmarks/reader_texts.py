@@ -60,9 +60,8 @@ def of_web(model: WebModel, texts: list) -> Answers:
     """Return the answers of WebAssembly, with probabilities, or if words have labels, with logits."""
     if model.by_word:
         answers = [model.tags(text) for text in texts]
-        return [np.array([model.labels.index(label) for label in labels]) for _, labels, _ in answers], [
-            logits for *_, logits in answers
-        ]
+        chosen = [np.array([model.labels.index(label) for label in labels]) for _, labels, _ in answers]
+        return chosen, [logits for *_, logits in answers]
     rows = [model.probabilities(*(text if model.pair else (text,)))[None] for text in texts]
     return [row.argmax(1) for row in rows], rows
 

@@ -49,14 +49,11 @@ def _row(node: str, fwt: Path, file: Path, model: Model, paths: Workspace, clock
     split = load_split(paths, task, "test")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        native = measure_command(
-            Command(file.stem, (str(fwt), "predict", str(file)), file, task.labels),
-            split, folder, clock, STARTS, PASSES,
-        )  # fmt: skip
+        command = Command(file.stem, (str(fwt), "predict", str(file)), file, task.labels)
+        native = measure_command(command, split, folder, clock, STARTS, PASSES)
         texts = folder / "texts.txt"
         texts.write_text("\n".join(" ".join(text.split()) for text in split.sentence1), encoding="utf-8")
-        command = [node, HERE / "web_speed.mjs", file, texts, PASSES, clock]
-        web = json.loads(run_command("Node.js", command))
+        web = json.loads(run_command("Node.js", [node, HERE / "web_speed.mjs", file, texts, PASSES, clock]))
     if web["labels"] != model.predict(split.sentence1):
         raise UserError(f"{file.name}: the module's labels are not those of the NumPy runtime")
     rate = len(split) / web["seconds"]

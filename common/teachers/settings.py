@@ -120,7 +120,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.teacher and self.alpha == 1 and not self.augmented:
             raise ValueError("--teacher has no effect with --alpha 1, which learns from labels only")
-        if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
+        if len(self.ensemble) == 1 or len(set(self.ensemble)) < len(self.ensemble):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
 
@@ -143,8 +143,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     def encoder(self) -> str:
         """The --arch; folders, and mpnet's, as absolute paths, or as ./paths from the workspace that they are in."""
         folder = self.paths.downloads() / MPNET if self.arch == "mpnet" else Path(self.arch)
+        if not folder.is_dir():
+            return self.arch
         path = self.paths.relative(folder)
-        return self.arch if not folder.is_dir() else path if Path(path).is_absolute() else f"./{path}"
+        return path if Path(path).is_absolute() else f"./{path}"
 
     @property
     def name(self) -> str:

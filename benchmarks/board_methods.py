@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import os
 import pickle
-import random
 import resource
 import shutil
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from fasttext_side import write_training
 from shared import run_command
 
 from common.errors import UserError
@@ -147,12 +147,11 @@ def tf_idf(job: Job, characters: bool = False) -> list[Outcome]:
 
     train, test = job.rows()
     began = time.perf_counter()
-    parts = [TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)]
+    usual = {"sublinear_tf": True, "dtype": np.float32}
+    vectorizers = [TfidfVectorizer(ngram_range=(1, 2), **usual)]
     if characters:
-        parts.append(
-            TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, min_df=2, dtype=np.float32)
-        )
-    vectorizer = make_union(*parts)
+        vectorizers.append(TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=2, **usual))
+    vectorizer = make_union(*vectorizers)
     features = vectorizer.fit_transform(train.texts).tocsr()
     model, details = logistic_regression(features, train.labels)
     seconds = time.perf_counter() - began
@@ -203,12 +202,8 @@ def label_numbers(labels: Iterable[str]) -> dict[str, int]:
 
 def write_fasttext(path: Path, rows: Rows, names: dict[str, int]) -> None:
     """Write rows in fastText's format, their words separated by spaces, in a random order."""
-    lines = [
-        f"__label__{names[label]} {' '.join(split_words(text))}\n"
-        for text, label in zip(rows.texts, rows.labels, strict=True)
-    ]
-    random.Random(DEFAULT_SEED).shuffle(lines)
-    path.write_text("".join(lines), encoding="utf-8")
+    texts = [" ".join(split_words(text)) for text in rows.texts]
+    write_training(path, texts, np.array([names[label] for label in rows.labels]), DEFAULT_SEED)
 
 
 def run_fasttext(

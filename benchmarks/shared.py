@@ -48,11 +48,14 @@ def only_memory(
     memory: Callable[[Path | None, int], dict[str, float]],
     line: Callable[[dict[str, float]], str] = above_the_models,
 ) -> bool:
-    """Measure and print memory if requested by a flag. Returns whether it was requested."""
+    """Measure and print memory, in a process per number of rows, if a flag asks for it. Returns whether it does."""
     if args.memory_of:
         print(json.dumps(memory(args.text, args.memory_of)))
     elif args.memory is not None:
-        print_memory(args.memory or [1_500_000, 3_000_000], args.text, line, args.json)
+        words = ["--text", args.text] if args.text else []
+        counts = args.memory or [1_500_000, 3_000_000]
+        rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
+        print(json.dumps(rows, indent=2) if args.json else "\n".join(map(line, rows)))
     return args.memory_of is not None or args.memory is not None
 
 
@@ -147,10 +150,3 @@ def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work on all of `source`. Returns the rows written and the peak bytes held above the loaded models."""
     map_parts(source, target, functools.partial(measured, work), Launcher(), target.stem, target.with_suffix(".work"))
     return {"rows": count_rows(target), "bytes": peak_memory() - held[0]}
-
-
-def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:
-    """Run this script with --memory-of for each count, and print the results."""
-    words = ["--text", text] if text else []
-    rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
-    print(json.dumps(rows, indent=2) if as_json else "\n".join(map(line, rows)))

@@ -211,6 +211,7 @@ def run_worker(
             what = f"{type(error).__name__}: {text[0] if text else ''}"
             findings.append(_keep(folder, students, seed, number, what))
             outcomes["a finding"] += 1
+            _write_report(report, outcomes, findings)  # a later file may end the process
     _write_report(report, outcomes, findings)
 
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
 import torch
-from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows
+from shared import make_parser, memory_above, only_memory, rows_of, sentences, write_rows, write_tiny_bert
 
 from common.progress import show_bars
 from common.teachers.huggingface.masked_lm import HuggingFaceMaskedLM
@@ -135,19 +135,9 @@ def speed(
 
 def memory(text: Path | None, rows: int) -> dict[str, int]:
     """Augment with a tiny model until about `rows` rows are written. Returns the bytes held above the loaded models."""
-    transformers, source = quiet_transformers(), resolve("minilm")[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-        config = transformers.BertConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=16,
-        )
-        transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
-        tokenizer.save_pretrained(folder / "model")
+        write_tiny_bert(folder / "model")
         source = write_rows(folder / "train.parquet", sentences(text), rows // N)
         how = Variation(variants=N, replace_probability=P, candidates=K, seed=1)
         work = functools.partial(open_variants, how, str(folder / "model"), None, (), True, folder)

@@ -4,10 +4,8 @@ import csv
 import dataclasses
 import os
 import pickle
-import random
 import resource
 import shutil
-import subprocess
 import sys
 import time
 import warnings
@@ -20,10 +18,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from fasttext_side import write_training
+from shared import run_command
+
 from common.errors import UserError
 from common.progress import say
 from common.seeds import DEFAULT_SEED
-from common.teachers.huggingface.pretrained import quiet_transformers
+from common.teachers.frozen import FrozenEncoder
 from common.teachers.packages import minilm
 from compression.runtime import load
 from compression.runtime.words import split_words
@@ -109,7 +110,7 @@ def fit(job: Job) -> list[Outcome]:
     command += ["--text", "text", "--label", "label", "--max-bytes", *job.budgets, "--minutes", job.minutes]
     command += ["--output", job.folder / "{size}.fwt", "--workspace", job.folder / "workspace", "--no-loadbar"]
     began = time.perf_counter()
-    run_command(command)
+    run_command("fit", command)
     seconds = time.perf_counter() - began
     texts = read_rows(job.test).texts
     outcomes = []
@@ -120,18 +121,6 @@ def fit(job: Job) -> list[Outcome]:
         else:
             say(f"{job.train.name}: nothing fits into {budget:,} bytes")
     return outcomes
-
-
-def run_command(command: Sequence[object], seconds: float | None = None, **settings: Any) -> str:
-    """Run a command. Returns what it prints. Raises UserError with its last line if it fails, or takes longer."""
-    try:
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=seconds, **settings)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"had not ended after {seconds:.0f} seconds") from None
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise UserError(f"exit code {done.returncode}: {last}")
-    return done.stdout
 
 
 def logistic_regression(features: Any, labels: Sequence[str]) -> tuple[Any, str]:
@@ -158,12 +147,11 @@ def tf_idf(job: Job, characters: bool = False) -> list[Outcome]:
 
     train, test = job.rows()
     began = time.perf_counter()
-    parts = [TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)]
+    usual = {"sublinear_tf": True, "dtype": np.float32}
+    vectorizers = [TfidfVectorizer(ngram_range=(1, 2), **usual)]
     if characters:
-        parts.append(
-            TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, min_df=2, dtype=np.float32)
-        )
-    vectorizer = make_union(*parts)
+        vectorizers.append(TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), min_df=2, **usual))
+    vectorizer = make_union(*vectorizers)
     features = vectorizer.fit_transform(train.texts).tocsr()
     model, details = logistic_regression(features, train.labels)
     seconds = time.perf_counter() - began
@@ -173,38 +161,15 @@ def tf_idf(job: Job, characters: bool = False) -> list[Outcome]:
 
 def frozen_minilm(job: Job) -> list[Outcome]:
     """Fit logistic regression to the means of MiniLM's token vectors, of length 1."""
-    train, test = job.rows()
-    began = time.perf_counter()
-    model, details = logistic_regression(mean_vectors(train.texts), train.labels)
-    seconds = time.perf_counter() - began
-    size = (minilm() / "model.safetensors").stat().st_size + len(pickle.dumps(model))
-    return [Outcome(model.predict(mean_vectors(test.texts)), size, seconds, details)]
-
-
-def mean_vectors(texts: Sequence[str]) -> np.ndarray:
-    """Return MiniLM's vector of each text, float32 [texts, 384]."""
     import torch
 
-    transformers = quiet_transformers()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm())
-    encoder = transformers.AutoModel.from_pretrained(minilm()).eval()
-    vectors = np.empty((len(texts), encoder.config.hidden_size), np.float32)
-    order = np.argsort([len(text) for text in texts])  # batches of texts of similar length have little padding
-    for start in range(0, len(order), 64):
-        rows = order[start : start + 64]
-        batch = tokenizer(
-            [texts[row] for row in rows],
-            padding=True,
-            truncation=True,
-            max_length=ENCODER_TOKENS,
-            return_tensors="pt",
-        )
-        with torch.inference_mode():
-            tokens = encoder(**batch).last_hidden_state
-        real = batch["attention_mask"].unsqueeze(-1)
-        means = (tokens * real).sum(1) / real.sum(1)
-        vectors[rows] = torch.nn.functional.normalize(means).numpy()
-    return vectors
+    train, test = job.rows()
+    began = time.perf_counter()
+    encoder = FrozenEncoder(minilm(), torch.device("cpu"), torch.float32, ENCODER_TOKENS)
+    model, details = logistic_regression(encoder.vectors(train.texts).astype(np.float32), train.labels)
+    seconds = time.perf_counter() - began
+    size = (minilm() / "model.safetensors").stat().st_size + len(pickle.dumps(model))
+    return [Outcome(model.predict(encoder.vectors(test.texts).astype(np.float32)), size, seconds, details)]
 
 
 def fasttext(job: Job) -> list[Outcome]:
@@ -237,12 +202,8 @@ def label_numbers(labels: Iterable[str]) -> dict[str, int]:
 
 def write_fasttext(path: Path, rows: Rows, names: dict[str, int]) -> None:
     """Write rows in fastText's format, their words separated by spaces, in a random order."""
-    lines = [
-        f"__label__{names[label]} {' '.join(split_words(text))}\n"
-        for text, label in zip(rows.texts, rows.labels, strict=True)
-    ]
-    random.Random(DEFAULT_SEED).shuffle(lines)
-    path.write_text("".join(lines), encoding="utf-8")
+    texts = [" ".join(split_words(text)) for text in rows.texts]
+    write_training(path, texts, np.array([names[label] for label in rows.labels]), DEFAULT_SEED)
 
 
 def run_fasttext(
@@ -267,11 +228,11 @@ def run_fasttext(
 
     command = [program, "supervised", "-input", "train.txt", "-output", "model", "-thread", os.cpu_count(), *words]
     began = time.perf_counter()
-    run_command(command, seconds, cwd=job.folder, preexec_fn=limit_memory)
+    run_command("fastText", command, timeout=seconds, cwd=job.folder, preexec_fn=limit_memory)
     took = time.perf_counter() - began
     quantized = job.folder / "model.ftz"
     file = quantized if quantized.exists() else job.folder / "model.bin"
-    printed = run_command([program, "predict", file.name, "test.txt"], cwd=job.folder).splitlines()
+    printed = run_command("fastText", [program, "predict", file.name, "test.txt"], cwd=job.folder).splitlines()
     if len(printed) != len(test.texts):
         raise UserError("fastText does not answer every text")
     known = list(names)

@@ -10,12 +10,13 @@ import dataclasses
 import os
 import shutil
 import statistics
-import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fasttext_side import PLAIN, write_training
+from shared import run_command
 
 from common.data.split import Split
 from common.data.tasks import Task
@@ -78,11 +79,8 @@ def train_by_command(split: Split, folder: Path) -> Path | None:
         say("left out: fastText's command line, fasttext, is not found")
         return None
     source = write_training(folder / "command-train.txt", split.sentence1, split.labels, 1)
-    settings = [word for name, value in PLAIN.items() for word in (f"-{name}", str(value))]
-    command = ["fasttext", "supervised", "-input", str(source), "-output", str(folder / "command"), *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
+    settings = [word for name, value in PLAIN.items() for word in (f"-{name}", value)]
+    run_command("fastText", ["fasttext", "supervised", "-input", source, "-output", folder / "command", *settings])
     return folder / "command.bin"
 
 
@@ -102,17 +100,21 @@ def measure_command(
         seconds = measured[clock]
     seconds = min([seconds, *(_run(command, many)[clock] for _ in range(passes - 1))])
     guesses = measured["output"].splitlines()[: len(split)]
-    pairs = zip(split.labels, guesses, strict=True)
-    right = [command.labels[label] == guess for label, guess in pairs if label >= 0]
     return {
         "way": command.name,
         "start": start,
         "rate": repeated * len(split) / (seconds - start),
         "one": None,
         "memory": None,
-        "accuracy": sum(right) / max(1, len(right)),
+        "accuracy": accuracy(split, command.labels, guesses),
         "bytes": command.model.stat().st_size,
     }
+
+
+def accuracy(split: Split, labels: Sequence[str], guesses: Sequence[str]) -> float:
+    """Return the share of the labelled rows that are guessed right. labels: names of the task's labels, in order."""
+    right = [labels[label] == guess for label, guess in zip(split.labels, guesses, strict=True) if label >= 0]
+    return sum(right) / max(1, len(right))
 
 
 def _run(command: Command, texts: Path) -> dict[str, Any]:

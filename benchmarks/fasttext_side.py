@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from shared import run_command
 
 from common.data.split import Split
 from common.data.text import split_words
@@ -71,13 +72,8 @@ def in_fasttext(python: str, job: dict[str, Any]) -> list[dict[str, Any]]:
 
     Ctrl-C does not reach the job: this process stops after the job, or kills it at the second Ctrl-C.
     """
-    command = [python, str(Path(__file__).parent / "fasttext_inside.py")]
-    done = subprocess.run(
-        command, input=json.dumps(job), capture_output=True, text=True, check=False, start_new_session=True
-    )
-    if done.returncode:
-        raise UserError(f"fastText failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
-    return json.loads(done.stdout)
+    command = [python, Path(__file__).parent / "fasttext_inside.py"]
+    return json.loads(run_command("fastText", command, input=json.dumps(job), start_new_session=True))
 
 
 def train_fasttext(python: str, split: Split, target: Path) -> Path:

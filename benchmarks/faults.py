@@ -248,16 +248,13 @@ def damaged(workspace: Path) -> list[str]:
     """
     store, problems = Store(workspace), []
     for path in workspace.rglob("*"):
-        target = path.resolve()
         if not path.is_symlink() or path.suffix == ".partial":
             continue
-        if not (target.exists() and store.get(_key(target, workspace))):
+        target = path.resolve()
+        key = target.relative_to((workspace / "store").resolve()).parts[0].split(".")[0]
+        if not (target.exists() and store.get(key)):
             problems.append(f"{path.relative_to(workspace)} points to what is not whole")
     return problems
-
-
-def _key(target: Path, workspace: Path) -> str:
-    return target.relative_to((workspace / "store").resolve()).parts[0].split(".")[0]
 
 
 def unclear(done: subprocess.CompletedProcess, expected: tuple[int, ...]) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import itertools
 import json
 import os
 import socket
@@ -32,6 +33,8 @@ TASK_FILE = "task.yaml"
 _ROOT = Path(__file__).parent.parent
 Content = str | bytes | Callable[[Path], object]
 """Content of a file, or a function that creates something at its path."""
+Case = tuple[str, Callable[[Path], None]]
+"""Name of a task, and a function that writes it into a folder."""
 
 _LABELS = ("no", "yes")
 _ROWS = [(f"the film number {i} is {('dull', 'fine')[i % 2]}", _LABELS[i % 2]) for i in range(40)]
@@ -46,22 +49,19 @@ _SCORES = "text,label\n" + "".join(f"{text},{i % 5}\n" for i, (text, _) in enume
 
 def malformed_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
     """Write malformed tasks, each into a folder with its name in `folder`. Yields (name, YAML file to prepare)."""
-    for name, write in _cases():
+    groups = (_csv(), _tsv(), _jsonl(), _parquet(), _pairs(), _scores(), _lists(), _tags(), _no_files(), _task_files())
+    return _written(folder, itertools.chain.from_iterable(groups))
+
+
+def _written(folder: Path, cases: Iterable[Case]) -> Iterator[tuple[str, Path]]:
+    for name, write in cases:
         place = folder / name
         place.mkdir(parents=True)
         write(place)
         yield name, place / TASK_FILE
 
 
-def _cases() -> Iterator[tuple[str, Callable[[Path], None]]]:
-    tables, kinds = (_csv(), _tsv(), _jsonl(), _parquet()), (_pairs(), _scores(), _lists(), _tags())
-    for group in (*tables, *kinds, _no_files(), _task_files()):
-        yield from group
-
-
-def _case(
-    suffix: str, problem: str, content: Content | None, yaml: str | bytes | None = None, **task: Any
-) -> tuple[str, Callable[[Path], None]]:
+def _case(suffix: str, problem: str, content: Content | None, yaml: str | bytes | None = None, **task: Any) -> Case:
     """Return a name and a function that writes a task with one file.
 
     suffix: suffix of the file; task: changed settings; yaml: contents of the task file, instead of settings.
@@ -100,7 +100,6 @@ def readable_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
             "delimiters in a header": '"text","a, b; c","label"\n' + "".join(f"{t},x,{n}\n" for t, n in _ROWS),
             "newline in a header": '"text","a\nb","label"\n' + "".join(f"{t},x,{n}\n" for t, n in _ROWS),
             "quoted cell of a megabyte": _CSV + '"' + "the end\n" * 2**17 + '",yes\n',
-            "label on one row": _CSV.replace("0 is dull,no", "0 is dull,maybe"),
         },
         "tsv": {
             "all quotes": _quoted(_TSV),
@@ -123,14 +122,9 @@ def readable_tasks(folder: Path) -> Iterator[tuple[str, Path]]:
             ),
         },
     }
-    for suffix, files in contents.items():
-        for problem, content in files.items():
-            rare = {"labels": [*_LABELS, "maybe"]} if problem == "label on one row" else {}
-            name, write = _case(suffix, problem, content, **rare)
-            place = folder / name
-            place.mkdir(parents=True)
-            write(place)
-            yield name, place / TASK_FILE
+    cases = [_case(suffix, form, content) for suffix, files in contents.items() for form, content in files.items()]
+    rare = _case("csv", "label on one row", _CSV.replace("0 is dull,no", "0 is dull,maybe"), labels=[*_LABELS, "maybe"])
+    return _written(folder, [*cases, rare])
 
 
 def malformed_fits(folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -192,7 +186,7 @@ def _quoted(table: str) -> str:
     return "".join("\t".join(f'"{cell}"' for cell in line.split("\t")) + "\n" for line in table.splitlines())
 
 
-def _csv() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _csv() -> list[Case]:
     joined = codecs.BOM_UTF8 + _CSV.encode()
     cases: Mapping[str, Content] = {
         "quote that is never closed": _CSV + '"the end,yes\n',
@@ -227,7 +221,7 @@ def _csv() -> Iterable[tuple[str, Callable[[Path], None]]]:
     return [_case("csv", problem, content) for problem, content in cases.items()]
 
 
-def _tsv() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _tsv() -> list[Case]:
     cases = {
         "tab in a text": _TSV + "the\tend\tyes\n",
         "spaces for tabs": _TSV + "the end    yes\n",
@@ -237,7 +231,7 @@ def _tsv() -> Iterable[tuple[str, Callable[[Path], None]]]:
     return [_case("tsv", problem, content) for problem, content in cases.items()]
 
 
-def _jsonl() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _jsonl() -> list[Case]:
     cases = {
         "array cut off": _ARRAY[:-10],
         "text after an array": _ARRAY + _ARRAY,
@@ -258,7 +252,7 @@ def _jsonl() -> Iterable[tuple[str, Callable[[Path], None]]]:
     return [_case("jsonl", problem, content) for problem, content in cases.items()]
 
 
-def _parquet() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _parquet() -> list[Case]:
     texts, labels = (list(column) for column in zip(*_ROWS, strict=True))
     whole = _as_parquet({"text": texts, "label": labels})
     damaged = whole[:40] + bytes(byte ^ 255 for byte in whole[40:400]) + whole[400:]
@@ -280,13 +274,13 @@ def _as_parquet(columns: dict[str, Any] | pa.Table) -> bytes:
         return stream.getvalue()
 
 
-def _pairs() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _pairs() -> list[Case]:
     columns = {"sentence1": "a", "sentence2": "b", "label": "label"}
     cases = [("csv", "pairs without a second sentence", _CSV.replace("text,", "a,")), ("txt", "pairs", "a\nb\n")]
     return [_case(kind, problem, content, columns=columns) for kind, problem, content in cases]
 
 
-def _scores() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _scores() -> list[Case]:
     cases = {
         "score that is a word": "good",
         "score that is NaN": "nan",
@@ -299,7 +293,7 @@ def _scores() -> Iterable[tuple[str, Callable[[Path], None]]]:
     ]
 
 
-def _lists() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _lists() -> list[Case]:
     lists = _JSON.replace('"no"', '["no"]').replace('"yes"', '["no", "yes"]')
     cases = {
         "unknown label in a list": '["yes", "maybe"]',
@@ -313,7 +307,7 @@ def _lists() -> Iterable[tuple[str, Callable[[Path], None]]]:
     ]
 
 
-def _tags() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _tags() -> list[Case]:
     cases = {
         "unknown tag": _TAGS + "York\tB-Y\n",
         "continuation of nothing": _TAGS + "The\tO\nTimes\tI-X\n",
@@ -325,7 +319,7 @@ def _tags() -> Iterable[tuple[str, Callable[[Path], None]]]:
     ]
 
 
-def _no_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _no_files() -> list[Case]:
     cases: Mapping[str, Content | None] = {
         "missing file": None,
         "folder": Path.mkdir,
@@ -356,7 +350,7 @@ def _zip() -> bytes:
         return stream.getvalue()
 
 
-def _task_files() -> Iterable[tuple[str, Callable[[Path], None]]]:
+def _task_files() -> list[Case]:
     bomb = "- &a0 [x, x]\n" + "".join(f"- &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
     cases: Mapping[str, str | bytes] = {
         "Python tag": "name: !!python/object/apply:os.system [exit 0]\n",

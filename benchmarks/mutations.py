@@ -14,18 +14,18 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import functools
 import itertools
 import json
 import multiprocessing
 import os
 import pickle
-import re
 import resource
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # more threads would only wait and hol
 
 import numpy as np
 from damage import SIZES, Honest, assemble, mutated, take_apart
+from ways import peak_memory
 
 from compression.runtime import PackedError
 from compression.runtime.model import load_bytes
@@ -85,10 +86,11 @@ def mutate_packed(
         started = time.monotonic()
         deadline = None if seconds is None else started + seconds
         reports = [Path(name) / f"{worker}.json" for worker in range(workers)]
+        keep = functools.partial(_keep, folder, students, seed)
         running = []
         for worker, report in enumerate(reports):
-            numbers = range(worker, files, workers)
-            running.append(_Watched(context, (students, seed, numbers, deadline, folder, report), folder))
+            work = functools.partial(run_worker, students, seed, deadline=deadline, folder=folder, report=report)
+            running.append(_Watched(context, range(worker, files, workers), work, keep))
         for process in running:
             process.join()
         results = [json.loads(report.read_text()) for report in reports if report.exists()]
@@ -104,16 +106,15 @@ def mutate_packed(
 class _Watched:
     """A worker process that is restarted with the next file if it crashes or exceeds the time limit."""
 
-    def __init__(self, context: Any, shared: tuple, folder: Path) -> None:
-        self._context, self._shared, self._folder = context, shared, folder
+    def __init__(self, context: Any, numbers: range, work: Callable, keep: Callable[[int, str], str]) -> None:
+        """work: `run_worker`, which lacks the numbers and `at`; keep: `_keep`, which lacks number and problem."""
+        self._context, self._numbers, self._work, self._keep = context, numbers, work, keep
         self.findings: list[str] = []
-        self._start(shared[2])
+        self._start(numbers)
 
     def _start(self, numbers: range) -> None:
-        students, seed, _, deadline, folder, report = self._shared
         self._at = self._context.RawValue("q", -1)
-        shared = students, seed, numbers, deadline, folder, report, self._at
-        self._process = self._context.Process(target=run_worker, args=shared)
+        self._process = self._context.Process(target=self._work, kwargs={"numbers": numbers, "at": self._at})
         self._process.start()
 
     def join(self) -> None:
@@ -131,19 +132,19 @@ class _Watched:
                 return
             number = self._at.value
             how = "it does not end" if timed_out else f"the process ends with {self._process.exitcode}"
-            self.findings.append(_keep(self._folder, number, self._shared[:2], how))
+            self.findings.append(self._keep(number, how))
             if number < 0 or len(self.findings) >= FINDINGS:
                 return
-            self._start(self._shared[2][self._shared[2].index(number) + 1 :])
+            self._start(self._numbers[self._numbers.index(number) + 1 :])
 
 
-def _keep(folder: Path, number: int, source: tuple[Path, int], what: str) -> str:
+def _keep(folder: Path, students: Path, seed: int, number: int, what: str) -> str:
     """Write a file to the folder of findings. Returns a line about it."""
     if number < 0:
         return f"a worker does not start: {what}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number}.fwt"
-    path.write_bytes(file_of(pickle.loads(source[0].read_bytes()), source[1], number))
+    path.write_bytes(file_of(pickle.loads(students.read_bytes()), seed, number))
     return f"{path}: {what}"
 
 
@@ -191,10 +192,8 @@ def run_worker(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, _too_long)
     honest = pickle.loads(students.read_bytes())
-    source, outcomes, findings = (students, seed), collections.Counter(), []
-    before = json.loads(report.read_text()) if report.exists() else {"outcomes": {}, "findings": [], "peak": 0}
-    outcomes.update(before["outcomes"])
-    findings += before["findings"]
+    before = json.loads(report.read_text()) if report.exists() else {"outcomes": {}, "findings": []}
+    outcomes, findings = collections.Counter(before["outcomes"]), before["findings"]
     for one in honest:
         assert outcome(assemble(one.header, one.rest)) == "a model"
     for count, number in enumerate(numbers):
@@ -205,19 +204,19 @@ def run_worker(
         at.value = number
         try:
             outcomes[outcome(file_of(honest, seed, number))] += 1
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
             text = str(error).splitlines()
-            findings.append(_keep(folder, number, source, f"{type(error).__name__}: {text[0] if text else ''}"))
+            what = f"{type(error).__name__}: {text[0] if text else ''}"
+            findings.append(_keep(folder, students, seed, number, what))
             outcomes["a finding"] += 1
+            _write_report(report, outcomes, findings)  # a later file may end the process
     _write_report(report, outcomes, findings)
 
 
 def _write_report(report: Path, outcomes: dict[str, int], findings: list[str]) -> None:
-    # getrusage is not used, because it would include the memory of the parent process.
-    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
-    report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak}))
+    report.write_text(json.dumps({"outcomes": outcomes, "findings": findings, "peak": peak_memory()}))
 
 
 class TooLongError(Exception):

@@ -153,8 +153,8 @@ def nearest_train(weight: torch.Tensor, lost: Lost, budget: int) -> torch.Tensor
     candidates = sorted(candidates)[:TRIES]
     near, best = _nearest([(ranks, modes_of(weight, high, wide)) for ranks, high, wide in candidates])
     _, high, wide = candidates[best]
-    return near.reshape([side for pair in zip(high, wide, strict=True) for side in pair])\
-        .permute(0, 2, 4, 1, 3, 5).reshape(weight.shape)  # fmt: skip
+    blocks = near.reshape([side for sides in zip(high, wide, strict=True) for side in sides])
+    return blocks.permute(0, 2, 4, 1, 3, 5).reshape(weight.shape)
 
 
 def modes_of(weight: torch.Tensor, high: Sequence[int], wide: Sequence[int]) -> torch.Tensor:

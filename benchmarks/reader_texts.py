@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from random_texts import random_text
 from web_module import WebModel
 
+from common.progress import Advance, counter
 from compression.runtime import Model, load, tidy, zoo_file
 from compression.runtime.kinds import to_probabilities
 from compression.runtime.native import load_native
@@ -60,9 +60,8 @@ def of_web(model: WebModel, texts: list) -> Answers:
     """Return the answers of WebAssembly, with probabilities, or if words have labels, with logits."""
     if model.by_word:
         answers = [model.tags(text) for text in texts]
-        return [np.array([model.labels.index(label) for label in labels]) for _, labels, _ in answers], [
-            logits for *_, logits in answers
-        ]
+        chosen = [np.array([model.labels.index(label) for label in labels]) for _, labels, _ in answers]
+        return chosen, [logits for *_, logits in answers]
     rows = [model.probabilities(*(text if model.pair else (text,)))[None] for text in texts]
     return [row.argmax(1) for row in rows], rows
 
@@ -124,8 +123,8 @@ def students(folder: Path) -> list[Path]:
     ]
 
 
-def compare(file: Path, numbers: range, cortex_m: bool, done: Callable[[int], None]) -> dict[str, Comparison]:
-    """Compare the readers of a file for the texts with these numbers. done: called with the texts of each batch."""
+def compare(file: Path, numbers: range, cortex_m: bool, done: Advance) -> dict[str, Comparison]:
+    """Compare the readers of a file for the texts with these numbers. done: called with how many a batch has."""
     model = load(file)
     if cortex_m:
         readers = {"Cortex-M4": Comparison(model, lambda texts: of_cortex_m(model, texts), logits=False)}
@@ -164,26 +163,16 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         files = students(Path(folder)) if args.students else [Path(zoo_file(name)) for name in args.models]
-        count, asked, started = args.texts, 0, time.monotonic()
-
-        def done(texts: int) -> None:
-            nonlocal asked
-            asked += texts
-            left = (time.monotonic() - started) * (len(files) * count / asked - 1)
-            print(
-                f"\r{asked:,} of {len(files) * count:,} texts, {left / 60:.1f} minutes left ", end="", file=sys.stderr
-            )
-
-        findings = []
-        print(
-            "| model | reader | texts | other labels | near ties | largest difference |\n|---|---|---:|---:|---:|---:|"
-        )
-        for place, file in enumerate(files):
-            first = (args.seed * len(files) + place) * count
-            for name, reader in compare(file, range(first, first + count), args.cortex_m, done).items():
-                counts = f"{count:,} | {reader.other} | {reader.ties} | {reader.largest:.6f}"
-                print(f"| {file.stem} | {name} | {counts} |", flush=True)
-                findings += [f"{file.stem} in {name}: {what}: {text!a:.300}" for text, what in reader.findings]
+        count, findings = args.texts, []
+        print("| model | reader | texts | other labels | near ties | largest difference |")
+        print("|---|---|---:|---:|---:|---:|")
+        with counter("comparing", total=len(files) * count, unit="texts") as done:
+            for place, file in enumerate(files):
+                first = (args.seed * len(files) + place) * count
+                for name, reader in compare(file, range(first, first + count), args.cortex_m, done).items():
+                    counts = f"{count:,} | {reader.other} | {reader.ties} | {reader.largest:.6f}"
+                    print(f"| {file.stem} | {name} | {counts} |", flush=True)
+                    findings += [f"{file.stem} in {name}: {what}: {text!a:.300}" for text, what in reader.findings]
     print(*(findings[:20] or ["no findings"]), sep="\n")
     raise SystemExit(bool(findings))
 

@@ -7,16 +7,19 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from ways import peak_memory
 
 from common.data.prepare import source_files
 from common.data.readers.tables import read_source
 from common.data.split import ROW_GROUP_ROWS, Split, count_rows, split_table
 from common.data.tasks import load_task
+from common.errors import UserError
 from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, Work, map_parts
 from common.store.workspace import Workspace, default_root
@@ -45,11 +48,14 @@ def only_memory(
     memory: Callable[[Path | None, int], dict[str, float]],
     line: Callable[[dict[str, float]], str] = above_the_models,
 ) -> bool:
-    """Measure and print memory if requested by a flag. Returns whether it was requested."""
+    """Measure and print memory, in a process per number of rows, if a flag asks for it. Returns whether it does."""
     if args.memory_of:
         print(json.dumps(memory(args.text, args.memory_of)))
     elif args.memory is not None:
-        print_memory(args.memory or [1_500_000, 3_000_000], args.text, line, args.json)
+        words = ["--text", args.text] if args.text else []
+        counts = args.memory or [1_500_000, 3_000_000]
+        rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
+        print(json.dumps(rows, indent=2) if args.json else "\n".join(map(line, rows)))
     return args.memory_of is not None or args.memory is not None
 
 
@@ -77,6 +83,23 @@ def rows_of(texts: list[str], count: int) -> Split:
     return Split(chosen, None, np.zeros(count, np.int64), np.arange(count))
 
 
+def write_tiny_bert(folder: Path) -> None:
+    """Write a masked language model of one small layer, with random weights and MiniLM's tokenizer."""
+    from common.teachers.huggingface.pretrained import quiet_transformers, resolve  # loads PyTorch
+
+    transformers, source = quiet_transformers(), resolve("minilm")[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def write_rows(path: Path, texts: list[str], count: int) -> Path:
     """Write a split file of `count` rows in parts, so that writing adds nothing to the measured memory."""
     with pq.ParquetWriter(path, split_table(rows_of(texts, 1)).schema) as writer:
@@ -91,9 +114,19 @@ def memory_now() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def memory_peak() -> int:
-    """Return the peak number of bytes that this process has held."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def run_command(name: str, command: Sequence[object], **settings: Any) -> str:
+    """Return what a command prints. Raises UserError, with its last line, if it fails or takes longer than `timeout`.
+
+    name: the command's in messages; settings: of subprocess.run.
+    """
+    try:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **settings)
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{name} had not ended after {error.timeout:.0f} seconds") from None
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "without a message").splitlines()[-1]
+        raise UserError(f"{name} failed: {last}")
+    return done.stdout
 
 
 def in_a_process(*words: object) -> str:
@@ -116,11 +149,4 @@ def measured(work: Work) -> PartFunction:
 def memory_above(source: Path, target: Path, work: Work) -> dict[str, int]:
     """Do the work on all of `source`. Returns the rows written and the peak bytes held above the loaded models."""
     map_parts(source, target, functools.partial(measured, work), Launcher(), target.stem, target.with_suffix(".work"))
-    return {"rows": count_rows(target), "bytes": memory_peak() - held[0]}
-
-
-def print_memory(counts: list[int], text: Path | None, line: Callable[[dict[str, float]], str], as_json: bool) -> None:
-    """Run this script with --memory-of for each count, and print the results."""
-    words = ["--text", text] if text else []
-    rows = [json.loads(in_a_process("--memory-of", count, *words)) for count in counts]
-    print(json.dumps(rows, indent=2) if as_json else "\n".join(map(line, rows)))
+    return {"rows": count_rows(target), "bytes": peak_memory() - held[0]}

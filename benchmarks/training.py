@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 import torch
 from plain_training import BATCH, PlainHash, PlainStudent, mean_loss, rows_of_lists, train_plainly
-from shared import labelled, make_parser, memory_peak, only_memory, sentences, write_rows
+from shared import labelled, make_parser, only_memory, sentences, write_rows
 from torch import nn
+from ways import peak_memory
 
 from common.data.split import Split, read_split
 from common.data.tasks import load_task
@@ -152,7 +153,7 @@ def memory(text: Path | None, count: int) -> dict[str, float]:
         rows = DistillationSet(split, np.zeros((count, 2), np.float32), True)
         settings = settings_of("FFN-Hash25", folder, epochs=1)
         seconds, *_ = ours(settings, tokenizer_of(settings, [], folder), rows, split.take(np.arange(8)), folder)
-    return {"rows": count, "bytes": memory_peak(), "seconds_per_million": 1e6 * seconds / count}
+    return {"rows": count, "bytes": peak_memory(), "seconds_per_million": 1e6 * seconds / count}
 
 
 def memory_line(row: dict[str, float]) -> str:

@@ -11,7 +11,6 @@ several passes; for fwt they include reading lines and writing labels.
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from command_lines import Command, built_fwt, measure_command, packed_student
+from shared import run_command
 
 from common.cli import print_json, run_script
 from common.data.split import load_split
@@ -49,17 +49,11 @@ def _row(node: str, fwt: Path, file: Path, model: Model, paths: Workspace, clock
     split = load_split(paths, task, "test")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        native = measure_command(
-            Command(file.stem, (str(fwt), "predict", str(file)), file, task.labels),
-            split, folder, clock, STARTS, PASSES,
-        )  # fmt: skip
+        command = Command(file.stem, (str(fwt), "predict", str(file)), file, task.labels)
+        native = measure_command(command, split, folder, clock, STARTS, PASSES)
         texts = folder / "texts.txt"
         texts.write_text("\n".join(" ".join(text.split()) for text in split.sentence1), encoding="utf-8")
-        command = [node, HERE / "web_speed.mjs", file, texts, PASSES, clock]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"Node.js failed: {(done.stderr.strip().splitlines() or ['without a message'])[-1]}")
-    web = json.loads(done.stdout)
+        web = json.loads(run_command("Node.js", [node, HERE / "web_speed.mjs", file, texts, PASSES, clock]))
     if web["labels"] != model.predict(split.sentence1):
         raise UserError(f"{file.name}: the module's labels are not those of the NumPy runtime")
     rate = len(split) / web["seconds"]

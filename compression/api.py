@@ -221,8 +221,12 @@ def _table(texts: list[Any], labels: list[Any]) -> tuple[tuple[str, ...], pa.Tab
 
     if len(texts) != len(labels):
         raise UserError(f"fit: {len(texts):,} texts, but {len(labels):,} labels")
-    pairs = any(isinstance(text, tuple | list) for text in texts)
-    columns = {"text": texts} if not pairs else dict(zip(("text1", "text2"), zip(*texts, strict=True), strict=True))
+    columns = {"text": texts}
+    if any(isinstance(text, tuple | list) for text in texts):
+        for place, text in enumerate(texts, 1):
+            if not isinstance(text, tuple | list) or len(text) != 2:
+                raise UserError(f"fit: texts are pairs, but text {place} is not")
+        columns = {"text1": [first for first, _ in texts], "text2": [second for _, second in texts]}
     several = any(isinstance(label, tuple | list) for label in labels)
     values = [None if is_missing(label) else label if several else str(label) for label in labels]
     try:

@@ -119,3 +119,9 @@ def test_texts_and_labels_in_memory_are_fitted(tmp_path, monkeypatch):
         compression.fit([*texts[:-1], 3], labels, **settings)
     pairs = compression.fit([(text, text[::-1]) for text in texts], labels, **settings, dry_run=True)
     assert pairs["texts"] == ["text1", "text2"]
+
+
+@pytest.mark.parametrize("row", ["a", "ab", "abc", None, ("a",), ("a", "b", "c")])
+def test_rows_that_are_no_pairs_are_named(tmp_path, row):
+    with pytest.raises(UserError, match="fit: texts are pairs, but text 2 is not"):
+        compression.fit([("a film", "a plot"), row], ["good", "bad"], workspace=tmp_path)

@@ -139,7 +139,8 @@ class Answers(PaddedKind):
     def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
         """Return SQuAD's metrics, means over questions, in [0, 1]."""
         exact, f1 = answer_scores(labels, chosen, contexts or ()).mean(0)
-        return {name: float({"exact_match": exact, "answer_f1": f1}[name]) for name in task.all_metrics}
+        scores = {"exact_match": exact, "answer_f1": f1}
+        return {name: float(scores[name]) for name in task.all_metrics}
 
     def right(self, labels: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         return (labels == chosen).all(1)

@@ -54,6 +54,6 @@ class StageSettings(WorkspaceSettings):
     force: bool = False
     """Do the work again even if its result exists, and replace it."""
 
-    def context(self, name: str = "") -> Context:
+    def context(self, name: str) -> Context:
         """Return the context of a step of this command. name: the artifact's name in messages."""
         return Context(self.cpu, self.force, name=name)

@@ -175,10 +175,11 @@ class Store(Workspace):
             names = os.listdir(self.root / "store")  # noqa: PTH208 - thousands of names, no paths
         except OSError:
             return
-        links, parts = set(names), collections.Counter(name.partition(".")[0] for name in names)
+        present, parts = set(names), collections.Counter(name.partition(".")[0] for name in names)
         for name in names:
             key, _, kind = name.partition(".")
-            if key and kind and (parts[key] > 2 or (key not in links and f".{kind}" != _WORK)):
+            # A published artifact has a link and a folder; without a link, only the state of a build is kept.
+            if key and kind and (parts[key] > 2 or (key not in present and f".{kind}" != _WORK)):
                 # Builds of this key are refused while the lock is held, so the folders are removed after its release.
                 with contextlib.suppress(OSError), if_free(self._link(key)) as free:
                     away = [put_away(folder) for folder in self._replaced(self._link(key))] if free else []

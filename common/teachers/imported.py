@@ -51,7 +51,7 @@ class ImportedLogits(LogitsStep):
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the logits. Raises UserError as `read_answers` and `read_logits` do."""
-        logits = _logits(inputs["file"], self.task, read_split(inputs["rows"]), self.names[1])
+        logits = _logits(inputs["file"], self.task, read_split(inputs["rows"]), self.name)
         return self.write(logits, out, context)
 
 
@@ -80,7 +80,7 @@ def import_logits(
     store.make(step, context, alias=alias)
     for name in rows:
         kind = "augmented" if is_augmented(task, name) else name
-        step = ImportedLogits(task=task, names=(teacher, name), rows=kind, file=path)
+        step = ImportedLogits(task=task, teacher=teacher, name=name, rows=kind, file=path)
         context = Context(force=force, name=f"{teacher} over {name}")
         store.make(step, context, alias=paths.logits(task.name, teacher, name), file=LOGITS_FILE, replace=True)
 

@@ -1,7 +1,7 @@
 """Linear teachers: logistic or ridge regression on features of texts, fitted in seconds, with out-of-fold logits.
 
 The features are tf-idf (here) or the vectors of a frozen encoder (common.teachers.frozen). Nothing here reads or writes
-files, except `save` and `load`.
+files: common.teachers.linear_step does.
 
 A linear model of many features knows its own training rows by heart, so its logits over them say little. The logits of
 `cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).

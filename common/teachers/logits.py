@@ -66,14 +66,15 @@ class LogitsStep(Step):
     """Base of the steps that build logits over some rows."""
 
     task: Task = pydantic.Field(exclude=True)
-    names: tuple[str, str] = pydantic.Field(exclude=True)
-    """Names of the teacher and of the rows."""
+    teacher: str = pydantic.Field(exclude=True)
+    """Name of the teacher."""
+    name: str = pydantic.Field(exclude=True)
+    """Name of the rows."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the teacher and the rows."""
-        teacher, rows = self.names
-        folder, _ = find_model(paths, self.task, teacher)
-        return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, rows)}
+        folder, _ = find_model(paths, self.task, self.teacher)
+        return {"teacher": artifact_at(folder), "rows": find_rows(paths, self.task, self.name)}
 
     def write(self, logits: np.ndarray, out: Path, context: Context) -> dict[str, Any]:
         """Write logits, as the models of the task's kind return them. Returns the facts."""
@@ -120,10 +121,10 @@ class MeanLogits(LogitsStep):
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the ensemble, the rows, and the logits of every member."""
-        inputs, (_, rows) = super().inputs(paths), self.names
+        inputs = super().inputs(paths)
         check_members(paths.model(self.task.models_task, inputs["teacher"].name))
         members = read_config(inputs["teacher"].path).members
-        return {**inputs, **{f"logits {name}": find_logits(paths, self.task, name, rows) for name in members}}
+        return {**inputs, **{f"logits {name}": find_logits(paths, self.task, name, self.name) for name in members}}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
         """Write the mean."""
@@ -146,13 +147,12 @@ def generate(
     """Build a teacher's logits over some rows, for an ensemble after those of its members. Returns their file.
 
     The logits of an imported teacher must exist.
-
     rows: a name as given to --generate-loss; folds: over train, number of models of a linear teacher (unset: FOLDS),
     each of the other folds' rows; precision: auto selects that of existing logits, finished or not, or else
     the best of this machine, so that a file never has rows of two precisions. Raises UserError if teacher or rows are
     missing.
     """
-    _, config = find_model(paths, task, teacher)
+    folder, config = find_model(paths, task, teacher)
     rows = file_name(rows)
     if config.imported:
         return find_logits(paths, task, config.name, rows).path
@@ -160,11 +160,18 @@ def generate(
         generate(paths, task, member, rows, precision, launcher, cpu, force, folds)
     store, alias = Store(paths.root), paths.logits(task.name, config.name, rows)
     if config.members:
-        step: Step = MeanLogits(task=task, names=(config.name, rows))
+        step: Step = MeanLogits(task=task, teacher=config.name, name=rows)
     else:
         kind = "augmented" if is_augmented(task, rows) else rows
-        step = Logits(task=task, names=(teacher, rows), rows=kind, launcher=launcher or Launcher(), precision=precision)
-        if rows == "train" and is_linear(find_model(paths, task, teacher)[0]):
+        step = Logits(
+            task=task,
+            teacher=teacher,
+            name=rows,
+            rows=kind,
+            launcher=launcher or Launcher(),
+            precision=precision,
+        )
+        if rows == "train" and is_linear(folder):
             step = CrossFittedLogits(**dict(step), folds=folds or FOLDS)
         if precision == "auto":
             precision = _saved_precision(store, step, alias) or best_precision(pick_device(cpu))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pydantic
 
-from common.config import CONFIG_DIR, Settings, Uses, load_yaml
+from common.config import CONFIG_DIR, Settings, Uses, flag, load_yaml
 from common.devices import Precision
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
@@ -109,10 +109,9 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--adapters need training, but --as-is and --ensemble do not train")
         if self.frozen and (self.as_is or self.ensemble or self.adapters or self.teacher):
             raise ValueError("--frozen learns from labels alone: without --as-is, --ensemble, --adapters, --teacher")
-        for flag in ("adapters", "frozen", "stop_after", "teacher"):
-            if getattr(self, flag) and is_fairseq(self.arch):
-                name = flag.replace("_", "-")
-                raise ValueError(f"--{name} is for Hugging Face encoders, not for fairseq's {self.arch}")
+        for field in ("adapters", "frozen", "stop_after", "teacher"):
+            if getattr(self, field) and is_fairseq(self.arch):
+                raise ValueError(f"{flag(field)} is for Hugging Face encoders, not for fairseq's {self.arch}")
         if self.frozen and self.is_linear:
             raise ValueError("--frozen is for Hugging Face encoders, not for --arch linear")
         if self.is_linear and (self.as_is or self.adapters or self.teacher):
@@ -121,7 +120,7 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
             raise ValueError("--ensemble and --as-is exclude each other")
         if self.teacher and self.alpha == 1 and not self.augmented:
             raise ValueError("--teacher has no effect with --alpha 1, which learns from labels only")
-        if self.ensemble and len(set(self.ensemble)) != max(len(self.ensemble), 2):
+        if len(self.ensemble) == 1 or len(set(self.ensemble)) < len(self.ensemble):
             raise ValueError("--ensemble takes two or more teachers, each once")
         return self
 
@@ -144,8 +143,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     def encoder(self) -> str:
         """The --arch; folders, and mpnet's, as absolute paths, or as ./paths from the workspace that they are in."""
         folder = self.paths.downloads() / MPNET if self.arch == "mpnet" else Path(self.arch)
+        if not folder.is_dir():
+            return self.arch
         path = self.paths.relative(folder)
-        return self.arch if not folder.is_dir() else path if Path(path).is_absolute() else f"./{path}"
+        return path if Path(path).is_absolute() else f"./{path}"
 
     @property
     def name(self) -> str:

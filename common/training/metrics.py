@@ -28,11 +28,10 @@ def main_score(task: Task, labels: np.ndarray, logits: np.ndarray, contexts: Seq
     return score(task, labels, logits, contexts)[task.all_metrics[0]]
 
 
-AGREEMENTS = ("agreement", "agreement_pearson")
-"""Metrics of rows without labels: the share of rows of equal classes, or of all labels equal; for numbers, Pearson's
-correlation."""
-
-
 def agreement(task: Task, teacher: np.ndarray, student: np.ndarray) -> dict[str, float]:
-    """Return a student's agreement with its teacher, by the task's metric of AGREEMENTS. Logits are as in `score`."""
+    """Return a student's agreement with its teacher, for rows without labels, as the task's kind computes it.
+
+    It is `agreement`, the share of rows with the same class, or the same labels; for numbers `agreement_pearson`,
+    Pearson's correlation. Logits are as in `score`.
+    """
     return task.kind.agreement(task.kind.choices(task, teacher), task.kind.choices(task, student))

@@ -41,7 +41,7 @@ class Classifier:
 
 
 def classifier_of(
-    model: ModelConfig | Model, logits: Function, task: str, temperature: float = 1.0, threshold: float | None = None
+    model: ModelConfig | Model, logits: Function, task: str, temperature: float, threshold: float | None
 ) -> Classifier:
     """Return a classifier of a model with these logits.
 

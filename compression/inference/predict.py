@@ -204,7 +204,7 @@ def _columns(settings: PredictSettings, model: Classifier) -> Columns:
     return Columns(names if len(names) == len(ours) else usual, False, where)
 
 
-def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, explain: bool = False) -> Iterator[str]:
+def _answers(model: Classifier, rows: Iterator[Row], write: Writer, most: int, explain: bool) -> Iterator[str]:
     """Yield the text to write for each chunk of rows."""
     for chunk in chunks(rows, lambda row: row.cells, most, CHUNK_CHARACTERS, padded=model.kind.by_word):
         texts = [row.sentences for row in chunk]

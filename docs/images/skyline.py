@@ -18,9 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from archive import read_finished
 from common.tables import human_bytes
 from compression.analysis.pictures import save_figure
-from compression.experiments.report.results import SeedGroup, Stat
 from merge import merged
-from overview import overviews
+from overview import BLUE, GREY, ORANGE, PURPLE, Scored, overviews
 from size_table import LIMITS
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +27,6 @@ TASK = "sst-2"
 NAME = "skyline-sst-2"
 TEACHER_BYTES = 437_971_872
 """Weights of MPNet: results of a teacher that was imported as logits do not have its size."""
-_BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
 Points = list[tuple[str, float, float]]
 """Name, bytes and percent of each point."""
 
@@ -38,7 +36,7 @@ def points() -> dict[str, Points]:
     records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "fasttext-sst-2")]
     (overview,) = overviews(merged({one.record.name: one.rows for one in records}, TASK))
 
-    def points_of(groups: dict[str, tuple[SeedGroup, Stat]]) -> Points:
+    def points_of(groups: dict[str, Scored]) -> Points:
         sizes = [groups[human_bytes(limit)] for limit in LIMITS]
         sized = [("", group.mean("bytes_packed"), 100 * score.mean) for group, score in sizes]
         return sorted(sized, key=lambda point: point[1])
@@ -70,23 +68,15 @@ def draw(drawn: dict[str, Points]) -> Figure:
     axes = figure.subplots()
     axes.set_xscale("log")
     looks = {
-        "ours": {"marker": "o", "color": _BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
-        "fasttext": {
-            "marker": "^",
-            "color": _ORANGE,
-            "linewidth": 1.5,
-            "markersize": 8,
-            "label": "fastText",
-        },
-        "teacher": {
-            "marker": "D",
-            "color": _GREY,
+        "ours": {"marker": "o", "color": BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
+        "fasttext": {"marker": "^", "color": ORANGE, "linewidth": 1.5, "markersize": 8, "label": "fastText"},
+        "teacher": {"marker": "D", "color": GREY, "linestyle": "none", "markersize": 8, "label": "the teacher: MPNet"},
+        "quoted": {
+            "marker": "s",
+            "color": PURPLE,
             "linestyle": "none",
             "markersize": 8,
-            "label": "the teacher: MPNet",
-        },
-        "quoted": {
-            **{"marker": "s", "color": _PURPLE, "linestyle": "none", "markersize": 8, "markerfacecolor": "white"},
+            "markerfacecolor": "white",
             "markeredgewidth": 1.8,
             "label": "quoted (GLUE's test server)",
         },

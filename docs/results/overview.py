@@ -25,7 +25,9 @@ ENCODERS_FILE = CONFIG_DIR / "reference" / "small_encoders.csv"
 _COLUMNS = 3
 _PANEL_INCHES = (3.3, 2.5)
 _STUDENTS, _PEERS = "Featherweight, packed file", "fastText"
-_BLUE, _ORANGE, _PURPLE, _GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
+BLUE, ORANGE, PURPLE, GREY = "#0072b2", "#d55e00", "#8a3d75", "#666666"
+Scored = tuple[SeedGroup, Stat]
+"""The seeds of a model, and their score."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +40,9 @@ class Overview:
 
     task: str
     metric: str
-    students: dict[str, tuple[SeedGroup, Stat]]
-    peers: dict[str, tuple[SeedGroup, Stat]]
-    teacher: tuple[SeedGroup, Stat] | None
+    students: dict[str, Scored]
+    peers: dict[str, Scored]
+    teacher: Scored | None
     thesis: Row | None
     """The thesis's best student."""
     encoders: list[Row]
@@ -59,17 +61,19 @@ def overviews(results: SplitResults, metrics: Sequence[str] = ()) -> list[Overvi
 
 
 def _overview(results: SplitResults, metric: str) -> Overview:
-    students: dict[str, tuple[SeedGroup, Stat]] = {}
-    peers: dict[str, tuple[SeedGroup, Stat]] = {}
+    students: dict[str, Scored] = {}
+    peers: dict[str, Scored] = {}
     for group in results.groups:
         score = _score(group, metric)
         if group.is_teacher or score is None:
             continue
         where, best = size_class(max(row["bytes_packed"] for row in group.rows)), peers if group.is_peer else students
-        if where in students and not group.is_peer:
-            better = _is_better(group, students[where][0], results, where)
+        if where not in best:
+            better = True
+        elif group.is_peer:
+            better = score.mean > best[where][1].mean
         else:
-            better = where not in best or best[where][1].mean < score.mean
+            better = _is_better(group, best[where][0], results, where)
         if better:
             best[where] = group, score
     of_students = [results.teacher_of(group) for group, _ in students.values()]
@@ -147,7 +151,7 @@ def overview_table(shown: Sequence[Overview]) -> str:
     return markdown_table(Table("", names, [*lines, Line([Entry("average of tasks"), *averages])]))
 
 
-def _mean_entry(one: tuple[SeedGroup, Stat] | None) -> Entry:
+def _mean_entry(one: Scored | None) -> Entry:
     return Entry(one[1].text, one[1]) if one else text_entry(None)
 
 
@@ -183,7 +187,7 @@ def draw_overview(shown: Sequence[Overview]) -> Figure:
 def _draw_panel(axes: Axes, overview: Overview) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    def plot(groups: dict[str, tuple[SeedGroup, Stat]], label: str, colour: str, marker: str) -> None:
+    def plot(groups: dict[str, Scored], label: str, colour: str, marker: str) -> None:
         points = sorted((group.mean("bytes_packed") or 0.0, score) for group, score in groups.values())
         if points:
             spread = [100 * (score.sd or 0.0) for _, score in points]
@@ -191,9 +195,9 @@ def _draw_panel(axes: Axes, overview: Overview) -> None:
             look = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.4, "capsize": 2}
             axes.errorbar([size for size, _ in points], means, spread, label=label, zorder=3, **look)
 
-    plot(overview.students, _STUDENTS, _BLUE, "o")
-    plot({name: peer for name, peer in overview.peers.items() if name != "larger"}, _PEERS, _ORANGE, "^")
-    quoted = {"linestyle": "none", "color": _PURPLE, "markerfacecolor": "none", "markersize": 5.5, "zorder": 2}
+    plot(overview.students, _STUDENTS, BLUE, "o")
+    plot({name: peer for name, peer in overview.peers.items() if name != "larger"}, _PEERS, ORANGE, "^")
+    quoted = {"linestyle": "none", "color": PURPLE, "markerfacecolor": "none", "markersize": 5.5, "zorder": 2}
     if overview.encoders:
         sizes = [row["bytes_model"] for row in overview.encoders]
         scores = [100 * row["metrics"][overview.metric] for row in overview.encoders]
@@ -203,7 +207,7 @@ def _draw_panel(axes: Axes, overview: Overview) -> None:
         at = overview.thesis["bytes_model"], 100 * overview.thesis["metrics"][overview.metric]
         axes.plot(*at, marker="D", label="thesis's best student (quoted)", **quoted)
     if overview.teacher:
-        line = {"color": _GREY, "linestyle": "--", "linewidth": 1}
+        line = {"color": GREY, "linestyle": "--", "linewidth": 1}
         axes.axhline(100 * overview.teacher[1].mean, label="the students' teacher", **line)
     axes.set_xscale("log")
     axes.set_xlim(6e3, 8e7)

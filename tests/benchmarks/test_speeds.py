@@ -1,6 +1,7 @@
-"""The benchmarks of the C runtime and of the web module: files that they cannot measure are refused in one line."""
+"""Files that the benchmarks of the C runtime and of the web module cannot measure; the benchmark of teachers."""
 
 import sys
+import time
 
 import packed_students as made
 import pytest
@@ -8,6 +9,8 @@ import tiny
 from processes import run_script
 
 sys.path.insert(0, str(tiny.ROOT / "benchmarks"))
+
+import teacher_logits
 
 
 @pytest.mark.parametrize("script", ["runtime.py --task sst-2 --only-c", "web.py"])
@@ -35,3 +38,11 @@ def test_students_of_other_labels_are_named(tmp_path, capsys):
     words = ("--task", "sst-2", "--only-c", "--workspace", tmp_path / "workspace", "--files", file)
     assert run_script("benchmarks/runtime.py", *words) == 2
     assert "its labels are no, yes; sst-2 has negative, positive" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_teachers_are_measured(tmp_path):
+    rows = [[text, str(label)] for text, label in tiny.sentences(20)]
+    file = tiny.write_tsv(tmp_path / "train.tsv", ["sentence", "label"], rows)
+    assert teacher_logits.speed(file, 1, 8, time.perf_counter)["largest_difference"] < 1e-4
+    assert teacher_logits.memory(file, 20)["rows"] == 20

@@ -1,5 +1,9 @@
 """benchmarks/mutations.py: mutated files are the same for the same seed, and what they must not do is seen."""
 
+import json
+import multiprocessing
+import os
+import pickle
 import signal
 import sys
 
@@ -68,3 +72,27 @@ def test_what_a_file_must_not_do_is_seen(monkeypatch):
             behaves(lambda data: [None for _ in iter(int, 1)])
     finally:
         signal.signal(signal.SIGPROF, before)
+
+
+def test_a_finding_before_a_crash_is_kept(tmp_path, honest, monkeypatch):
+    counts = itertools.count()
+
+    def outcome(data):
+        count = next(counts)
+        if count == len(honest) + 1:
+            os._exit(9)
+        if count == len(honest):
+            raise KeyError("x")
+        return "a model"
+
+    monkeypatch.setattr(mutations, "outcome", outcome)
+    monkeypatch.setattr(mutations, "MEMORY", 1 << 40)
+    students, report = tmp_path / "students.pickle", tmp_path / "report.json"
+    students.write_bytes(pickle.dumps([damage.Honest.of(*parts) for parts in honest]))
+    context = multiprocessing.get_context("fork")
+    arguments = students, 1, range(5), None, tmp_path / "found", report, context.RawValue("q", -1)
+    worker = context.Process(target=mutations.run_worker, args=arguments)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 9
+    assert json.loads(report.read_text())["findings"] == [f"{tmp_path / 'found' / '0.fwt'}: KeyError: 'x'"]

@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.kinds.ragged import EncodedText, offsets_of
 from common.kinds.spans import word_spans
 from common.stopping import check
-from common.teachers.huggingface.teacher import HuggingFaceTeacher
+from common.teachers.huggingface.teacher import HuggingFaceTeacher, with_segments
 
 FEWEST_TOKENS = 32
 """Smallest max_tokens: less leaves no room for windows next to a question."""
@@ -60,9 +60,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
             check()
             rows = slice(start, start + _CHUNK)
             tokens = self._windows(split.sentence1[rows], contexts[rows])
-            columns = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
-            pieces = [list(zip(*row, strict=True)) for row in columns]
-            chunks.append(EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=self.max_tokens))
+            chunks.append(with_segments(tokens, self.max_tokens))
             of_row = np.array(tokens["overflow_to_sample_mapping"])
             for row, context in enumerate(contexts[rows]):
                 parts = [_piece_spans(tokens, window) for window in np.flatnonzero(of_row == row)]

@@ -188,6 +188,11 @@ def head_settings(kind: Kind, labels: Sequence[str]) -> dict[str, Any]:
 def encoded_rows(tokenizer: Any, split: Split, max_tokens: int) -> EncodedText:
     """Return word pieces and segment ids of every row, cut at max_tokens; a pair is one sequence."""
     tokens = tokenizer(*split.sentences(), truncation=True, max_length=max_tokens, return_token_type_ids=True)
+    return with_segments(tokens, max_tokens)
+
+
+def with_segments(tokens: Any, max_tokens: int) -> EncodedText:
+    """Return the word pieces and segment ids in a tokenizer's output."""
     rows = zip(tokens["input_ids"], tokens["token_type_ids"], strict=True)
     pieces = [list(zip(*row, strict=True)) for row in rows]
     return EncodedText.from_lists(pieces, width=2, empty=(0, 0), max_tokens=max_tokens)

@@ -5,8 +5,10 @@ import re
 import unicodedata
 
 # The only import from compression: texts and words are the same in data and in packed students.
-from compression.runtime.words import split_words, stands_alone
-from compression.runtime.words import tidy as normalise  # noqa: F401 - for all readers
+from compression.runtime.words import split_words, stands_alone, tidy
+
+normalise = tidy
+"""What readers of data do with every text, and those of packed files too."""
 
 _LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\U0001f000-\U0010ffff]")
 _INVISIBLE = re.compile(

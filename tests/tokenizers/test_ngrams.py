@@ -89,7 +89,7 @@ def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     tokenizer.save(tmp_path)
     back = NGramTokenizer.load(tmp_path, made.VOCAB, 512)
     assert (back.pieces, back.identity) == (tokenizer.pieces, tokenizer.identity)
-    for bits, ngrams in ((0, []), (9, []), (9, [1]), (9, 1), (9, "ab")):
+    for bits, ngrams in ((0, []), (9, []), (9, [1]), (9, 1), (9, "ab"), (9, ["\ud800"])):
         (tmp_path / "ngrams.json").write_text(json.dumps({"bits": bits, "ngrams": ngrams}))
         with pytest.raises(UserError, match="not a vocabulary of n-grams"):
             NGramTokenizer.load(tmp_path, made.VOCAB, 512)

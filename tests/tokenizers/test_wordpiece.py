@@ -127,7 +127,7 @@ def test_a_vocabulary_comes_back_and_a_damaged_one_is_refused(tmp_path):
     assert back.without([1, 2]).pieces == [PIECES[0], *PIECES[3:]]
     with pytest.raises(UserError, match="pieces, the student has 5"):
         WordPieceTokenizer.load(tmp_path, 5, 9)
-    for pieces in ([1], 1, "abcdefghi"):
+    for pieces in ([1], 1, "abcdefghi", ["\ud800"] * 9):
         (tmp_path / "wordpieces.json").write_text(json.dumps({"lowercase": True, "pieces": pieces}))
         with pytest.raises(UserError, match="not a vocabulary of word pieces"):
             WordPieceTokenizer.load(tmp_path, 9, 9)

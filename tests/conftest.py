@@ -57,6 +57,12 @@ def encoder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def masked_lm(tmp_path_factory):
+    """Folder of a tiny BERT with a masked-language-modelling head. To be read, not written."""
+    return tiny.write_masked_lm(tmp_path_factory.mktemp("masked-lm") / "bert")
+
+
+@pytest.fixture(scope="session")
 def glove(tmp_path_factory):
     """Text file of tiny word vectors."""
     return tiny.write_glove(tmp_path_factory.mktemp("glove") / "glove.txt")

@@ -11,6 +11,7 @@ import pytest
 import tiny
 import yaml
 from learned_rows import distillation_set
+from stages import score_of
 from sweep_grid import METHODS, planned, sweep, write_grid
 from sweep_grid import settings as sweep_settings
 
@@ -24,10 +25,8 @@ from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.files import read_json
 from common.store.workspace import Workspace
-from compression.evaluation.evaluate import evaluate
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
 from compression.runtime import is_name, load
 from compression.shrinking.chain import compress
@@ -136,7 +135,7 @@ def packed(swept, tmp_path_factory):
 def workspace(packed, tmp_path_factory):
     """The same, and the teacher was scored too."""
     workspace = tiny.copy_workspace(packed, tmp_path_factory.mktemp("scored") / "workspace")
-    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    score_of(workspace, "tiny-bert")
     return workspace
 
 
@@ -185,7 +184,7 @@ def test_a_card_counts_the_rows_that_the_student_learned_from(prepared, zoo, tmp
     (row,) = read_results(workspace / "experiments/g/results.json")
     student = {"load_trained_model": row["model"], "compression_actions": ("pack",)}
     compress(tiny.compress_settings(task="sst-2", workspace=workspace, **student))
-    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    score_of(workspace, "tiny-bert")
     publish(settings(workspace, zoo), "g")
     training = read_card(zoo / "tiny-1k.json").training
     asked = tiny.compress_settings(task="sst-2", workspace=workspace, seed=1, **given)

@@ -9,7 +9,7 @@ import damage
 import numpy as np
 import packed_students as made
 import pytest
-from c_parity import NEAR, both
+from c_parity import NEAR, both, refused
 
 from compression.runtime import KRONECKER, PRODUCT, PackedError, native
 from compression.runtime.entropy import BY_ROW, CONSTANT, RAW, frequencies
@@ -17,6 +17,7 @@ from compression.runtime.model import load_bytes
 from compression.runtime.native import NativeModel, load_native
 from compression.runtime.weights import AFFINE, CODEBOOK, PER_COLUMN, PER_ROW
 
+pytestmark = pytest.mark.usefixtures("c_library")
 NO_HEADER, NO_WORKSPACE = 5, 14
 PLANES = bytes([0, 0, CONSTANT, 0, CONSTANT, 0, RAW, CONSTANT, 0x3F])
 """A matrix of float32 whose third bytes are stored as they are: every row has another number."""
@@ -24,18 +25,6 @@ BAD = bytes([0, 0]) + 3 * bytes([CONSTANT, 0xFF]) + bytes([CONSTANT, 0x7F])
 """A matrix that is not a number."""
 BAD_CODE = bytes([CODEBOOK, 0, 1, CONSTANT, 9])
 USED, UNKNOWN = 0, 2
-
-
-@pytest.fixture(autouse=True)
-def _library(c_library):
-    """Every test of this file needs the library."""
-
-
-def refused(data):
-    """Check that both readers refuse a file."""
-    for load in (load_bytes, NativeModel):
-        with pytest.raises(PackedError):
-            load(data)
 
 
 def alike(data, texts):

@@ -22,12 +22,8 @@ from c_parity import TEXTS, both
 from compression.runtime import PackedError, native, zoo_file
 from compression.runtime.native import load_native
 
+pytestmark = pytest.mark.usefixtures("c_library")
 NOT_PACKED, TOO_MANY, NO_MEMORY, NO_WORKSPACE, NOT_UTF8, WRONG_KIND = 1, 9, 13, 14, 15, 16
-
-
-@pytest.fixture(autouse=True)
-def _library(c_library):
-    """Every test of this file needs the library."""
 
 
 def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):

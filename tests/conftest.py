@@ -89,6 +89,17 @@ def workspace(prepared, tmp_path):
     return tiny.copy_workspace(prepared, tmp_path / "workspace")
 
 
+@pytest.fixture
+def short_fits(monkeypatch):
+    """The students of a fit learn for a few epochs, and one variation of the best is tried."""
+    from compression.experiments.fit import search
+
+    monkeypatch.setattr(search, "_STEPS", 100)
+    monkeypatch.setattr(search, "_USUAL_EPOCHS", (5, 12))
+    monkeypatch.setattr(search, "_TUNE_EPOCHS", 1)
+    monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
+
+
 @pytest.fixture(scope="module")
 def ends_ray():
     """Ends the Ray cluster that a module's tests have started on this machine."""

@@ -302,7 +302,7 @@ def test_another_model_in_the_same_memory_does_not_use_the_words_of_the_first(tm
     memory = np.empty(1 << 22, np.uint8)
     library.fw_start(room, len(room))
     for seed in (1, 2, 1):
-        file = made.write_packed(made.write_student(tmp_path / str(seed), "bilstm", "hash", seed=seed))
+        file = made.packed(tmp_path / str(seed), "bilstm", "hash", seed=seed)
         data = file.read_bytes()
         assert library.fw_open(model, data, len(data)) == 0
         assert library.fw_load(model, memory.ctypes.data, memory.size) == 0
@@ -313,7 +313,7 @@ def test_another_model_in_the_same_memory_does_not_use_the_words_of_the_first(tm
 
 def test_a_file_or_memory_that_changes_after_it_was_checked(tmp_path):
     library = native._library()
-    data = made.write_packed(made.write_student(tmp_path / "s", "ffn", "char", labels=["a" * 300, "b"])).read_bytes()
+    data = made.packed(tmp_path / "s", "ffn", "char", labels=["a" * 300, "b"]).read_bytes()
     file, model = ctypes.create_string_buffer(data, len(data)), ctypes.create_string_buffer(library.fw_model_size())
     memory = np.empty(1 << 20, np.uint8)
     opened = ctypes.cast(file, ctypes.c_char_p)

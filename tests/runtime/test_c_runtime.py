@@ -224,7 +224,7 @@ def test_thresholds(tmp_path, chosen):
 )
 def test_files_that_only_numpy_reads_are_named(tmp_path, kind, reason):
     more = made.ALIGNED | {"kind": "tags", "labels": ["start", "end"]} if kind[0] == "conv" else {}
-    path = made.write_packed(made.write_student(tmp_path / "s", *kind, **more))
+    path = made.packed(tmp_path / "s", *kind, **more)
     assert load(path).labels
     with pytest.raises(PackedError, match=f"{reason}: only the NumPy runtime reads it"):
         load_native(path)
@@ -420,7 +420,7 @@ def test_texts_that_are_larger_than_the_workspace(tmp_path, monkeypatch):
 
 
 def test_what_it_does_not_read_is_named(tmp_path):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "char"))
+    path = made.packed(tmp_path / "s", "ffn", "char")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(PackedError, match=r"s\.fwt: the file's length is not the one it says"):
         load_native(path)

@@ -17,7 +17,7 @@ from compression.runtime import PackedError, is_name, load, zoo, zoo_file, zoo_n
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A zoo of one model, first-1k."""
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    path = made.packed(tmp_path / "s", "ffn", "hash")
     (tmp_path / "zoo").mkdir()
     path.rename(tmp_path / "zoo" / "first-1k.fwt")
     monkeypatch.setattr(zoo, "FOLDERS", (str(tmp_path / "zoo"), str(tmp_path / "nothing")))

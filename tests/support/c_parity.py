@@ -16,7 +16,7 @@ NEAR = 1e-3
 
 def both(folder, *kind, **more):
     """Return a student in both runtimes."""
-    path = made.write_packed(made.write_student(folder / "s", *kind, **more))
+    path = made.packed(folder / "s", *kind, **more)
     return load(path), load_native(path)
 
 

@@ -184,6 +184,11 @@ def write_packed(folder):
     return path
 
 
+def packed(folder, *kind, **given):
+    """The packed file of a student that is written into a folder, as by write_student."""
+    return write_packed(write_student(folder, *kind, **given))
+
+
 @functools.lru_cache(4)
 def _loaded(folder):
     return load_student(folder, torch.device("cpu"))[:2]

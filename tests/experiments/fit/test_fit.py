@@ -29,15 +29,6 @@ from compression.experiments.fit.stages import FUNCTIONS
 from compression.experiments.report.results import read_results
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """Students learn for some steps."""
-    monkeypatch.setattr(search, "_STEPS", 100)
-    monkeypatch.setattr(search, "_USUAL_EPOCHS", (5, 12))
-    monkeypatch.setattr(search, "_TUNE_EPOCHS", 1)
-    monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
-
-
 def settings(folder, rows, encoder, minutes=10.0, **changed):
     own_task.write_csv(folder / "reviews.csv", rows)
     usual = {"max_bytes": 6000, "minutes": minutes, "encoder": str(encoder), "seed": tiny.SEED}
@@ -52,7 +43,7 @@ def finished_result(settings):
 
 
 @pytest.mark.slow
-def test_a_file_becomes_a_packed_file(tmp_path, encoder, short):
+def test_a_file_becomes_a_packed_file(tmp_path, encoder, short_fits):
     given = settings(tmp_path, own_task.labelled_rows(300), encoder)
     result = fit(given)
     assert result.bytes == (tmp_path / "reviews.fwt").stat().st_size <= 6000
@@ -77,7 +68,7 @@ def test_a_file_becomes_a_packed_file(tmp_path, encoder, short):
 
 
 @pytest.mark.slow
-def test_a_text_may_have_several_labels(tmp_path, encoder, short):
+def test_a_text_may_have_several_labels(tmp_path, encoder, short_fits):
     """The commands at the end answer when pasted. A busy machine has no time for a good student."""
     tiny_labels.write_rows(tmp_path / "topics.jsonl", tiny_labels.labelled(200))
     given = settings(tmp_path, [], encoder, minutes=0.4).model_copy(update={"file": tmp_path / "topics.jsonl"})
@@ -98,7 +89,7 @@ def test_a_text_may_have_several_labels(tmp_path, encoder, short):
 
 
 @pytest.mark.slow
-def test_the_same_command_finds_everything_finished(tmp_path, capsys):
+def test_the_same_command_finds_everything_finished(tmp_path, short_fits, capsys):
     own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
     output = tmp_path / "small.fwt"
     words = ["fit", tmp_path / "reviews.csv", "--max-bytes", 4000, "--minutes", 0.3, "--output", output, "--cpu"]
@@ -167,7 +158,7 @@ def test_a_fit_whose_student_is_gone_begins_again(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.slow
-def test_a_stopped_fit_goes_on_with_its_decisions_and_its_time(tmp_path, encoder, short):
+def test_a_stopped_fit_goes_on_with_its_decisions_and_its_time(tmp_path, encoder, short_fits):
     given = settings(tmp_path, own_task.labelled_rows(200), encoder, minutes=4.0)
     folder = given.paths.experiment(given.experiment)
     with stopped_in_step(60):
@@ -185,7 +176,7 @@ def test_a_stopped_fit_goes_on_with_its_decisions_and_its_time(tmp_path, encoder
 
 
 @pytest.mark.slow
-def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, encoder, short, monkeypatch):
+def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, encoder, short_fits, monkeypatch):
     """Less time is left after the stop, so that the students would be trained for fewer epochs."""
     given = settings(tmp_path, own_task.labelled_rows(200), encoder, minutes=4.0)
     validated, stopped = search.Search._validated, []
@@ -208,7 +199,7 @@ def test_a_fit_stopped_before_it_recorded_a_packed_student_finds_it(tmp_path, en
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", [False, True])
-def test_numbers_are_a_regression(tmp_path, encoder, short, pair):
+def test_numbers_are_a_regression(tmp_path, encoder, short_fits, pair):
     rows = [(text, str(round(len(text) / 7, 1))) for text, _ in tiny.sentences(200)]
     given = settings(tmp_path, rows, encoder, minutes=0.4)
     if pair:

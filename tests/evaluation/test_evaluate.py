@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 from processes import run_script
+from shrunk import shrunk
 from stages import logits_of, scored
 
 from common.data.prepare import prepare
@@ -23,7 +24,6 @@ from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
 from compression.evaluation.evaluate import saved_rows
 from compression.runtime import to_probabilities
-from compression.shrinking.chain import compress
 
 
 def student(workspace, task="sst-2", **given):
@@ -151,8 +151,7 @@ def test_a_packed_file_of_another_model_is_refused(workspace):
     student(workspace)
     with pytest.raises(UserError, match=f"no such file; run: {'.*'.join(command)}"):
         scored(workspace, "s", packed=True)
-    packed = {"task": "sst-2", "workspace": workspace, "compression_actions": ("pack",), "load_trained_model": "s"}
-    compress(tiny.compress_settings(**packed))
+    shrunk(workspace, "pack", "s")
     (row,) = scored(workspace, "s", packed=True)
     assert (row["stage"], row["metrics"]) == ("packed", scored(workspace, "s")[0]["metrics"])
     path = workspace / "packed/sst-2/s.fwt"
@@ -201,8 +200,7 @@ def test_energy_of_training_is_a_power_times_its_seconds_if_it_was_trained(works
     student(workspace)
     (row,) = scored(workspace, "s", time=True, watts=10)
     assert row["joules"] == {"train": 10 * row["seconds"]["train"]}
-    quantized = {"task": "sst-2", "workspace": workspace, "compression_actions": ("quantize",)}
-    compress(tiny.compress_settings(**quantized, load_trained_model="s", model_name="q"))
+    shrunk(workspace, "quantize", "s", model_name="q")
     (row,) = scored(workspace, "q", time=True, watts=10)
     assert row["seconds"]["train"] is None
     assert "joules" not in row

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
-from shrunk import compressed
+from shrunk import compressed, shrunk
 from stages import logits_of
 
 from common.data.prepare import prepare
@@ -30,7 +30,6 @@ from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED
 from compression.runtime.model import load_bytes
 from compression.shrinking import files
-from compression.shrinking.chain import compress
 from compression.students.saved import load_student
 
 TEXTS = ["the film is truly wonderful", "dreadful", ""]
@@ -149,8 +148,7 @@ def train(workspace, **given):
 
 def packed(workspace):
     """Pack s. Returns its temperature, as the file and the manifest have it."""
-    values = {"compression_actions": ("pack",), "load_trained_model": "s"}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
+    shrunk(workspace, "pack", "s")
     path = workspace / "packed/sst-2/s.fwt"
     temperature = read_manifest(folder_of(path)).facts["temperature"]
     assert load(path).temperature == pytest.approx(temperature)

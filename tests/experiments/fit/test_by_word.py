@@ -13,6 +13,7 @@ from common.data.readers.tables import read_source
 from common.errors import UserError
 from common.kinds.iob import as_iob, as_iob2
 from compression.evaluation.packed import load_packed
+from compression.experiments.fit import search
 from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.fit import fit
 from compression.experiments.fit.run import in_words
@@ -185,8 +186,10 @@ def test_questions_in_json_and_in_columns(tmp_path, unanswerable):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tags", "answers"])
-def test_a_file_becomes_a_packed_file(tmp_path, short_fits, kind):
+def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
     """Without an encoder: less than a minute leaves no time for one."""
+    monkeypatch.setattr(search, "_STEPS", 100)
+    monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
     path = tmp_path / ("a.conll" if kind == "tags" else "a.json")
     if kind == "tags":
         path.write_text("".join(as_iob(*text) for text in tiny_tags.tagged(300)))

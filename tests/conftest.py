@@ -57,6 +57,12 @@ def encoder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def masked_lm(tmp_path_factory):
+    """Folder of a tiny BERT with a masked-language-modelling head. To be read, not written."""
+    return tiny.write_masked_lm(tmp_path_factory.mktemp("masked-lm") / "bert")
+
+
+@pytest.fixture(scope="session")
 def glove(tmp_path_factory):
     """Text file of tiny word vectors."""
     return tiny.write_glove(tmp_path_factory.mktemp("glove") / "glove.txt")
@@ -81,6 +87,17 @@ def prepared(tmp_path_factory, glue, encoder, glove):
 def workspace(prepared, tmp_path):
     """A copy of the prepared workspace for a test to write in."""
     return tiny.copy_workspace(prepared, tmp_path / "workspace")
+
+
+@pytest.fixture
+def short_fits(monkeypatch):
+    """The students of a fit learn for a few epochs, and one variation of the best is tried."""
+    from compression.experiments.fit import search
+
+    monkeypatch.setattr(search, "_STEPS", 100)
+    monkeypatch.setattr(search, "_USUAL_EPOCHS", (5, 12))
+    monkeypatch.setattr(search, "_TUNE_EPOCHS", 1)
+    monkeypatch.setattr(search, "VARIATIONS", search.VARIATIONS[:1])
 
 
 @pytest.fixture(scope="module")

@@ -103,8 +103,7 @@ def test_signatures_show_the_settings_with_their_defaults():
         assert "settings" not in inspect.signature(getattr(compression, name)).parameters
 
 
-def test_texts_and_labels_in_memory_are_fitted(tmp_path, monkeypatch):
-    monkeypatch.setattr("compression.experiments.fit.search._STEPS", 100)
+def test_texts_and_labels_in_memory_are_fitted(tmp_path, short_fits):
     rows = own_task.labelled_rows(200)
     texts, labels = [text for text, _ in rows], [label for _, label in rows]
     settings = {"max_bytes": 4000, "minutes": 0.5, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}

@@ -3,8 +3,8 @@
 import pivot_rows
 import pytest
 import tiny
-import torch
 from own_task import write_csv, write_yaml
+from stages import logits_of, score_of, scored
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -18,8 +18,7 @@ from common.training.models import find_model, read_config
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate, saved_rows
-from compression.evaluation.settings import EvaluateSettings
+from compression.evaluation.evaluate import saved_rows
 from compression.experiments.jobs import plan_chain
 from compression.experiments.report import terminal_table
 from compression.experiments.report.columns import models_table, summary
@@ -28,8 +27,6 @@ from compression.experiments.report.results import group_rows
 from compression.experiments.report.table import markdown_table
 from compression.experiments.run import run
 from compression.shrinking.chain import compress
-from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +34,6 @@ pytestmark = pytest.mark.slow
 def settings_of(workspace, task, **more):
     values = {"student_arch": "ffn", "embedding_type": "hash", "epochs": 1, **more}
     return tiny.compress_settings(task=task, workspace=workspace, **tiny.small(**values))
-
-
-def scored(workspace, task, name, **more):
-    return evaluate(EvaluateSettings(task=task, workspace=workspace, model_name=name, cpu=True, loadbar=False, **more))
 
 
 def saved_rows_of(workspace, task, folders):
@@ -65,7 +58,7 @@ def test_a_regressions_teacher_has_one_output_on_the_scale_from_0_to_1(sts):
     logits = load_logits(paths, task, "tiny-bert", "train")
     assert logits.shape[1] == 1
     assert -0.5 < logits.mean() < 1.5  # labels go up to 5
-    (row,) = scored(sts, "sts-b", "tiny-bert")
+    row = score_of(sts, "tiny-bert", "sts-b")
     assert list(row["metrics"]) == ["pearson", "spearman"]
 
 
@@ -81,7 +74,7 @@ def test_a_regression_goes_through_every_stage(sts, arch, embedding, alpha, more
     actions = ("distill", "prune", "quantize")
     given = {"student_arch": arch, "embedding_type": embedding, "alpha": alpha, "ptq_classifier": True, **more}
     folders = compress(settings_of(sts, "sts-b", compression_actions=actions, **given))
-    rows = [row for folder in folders for row in scored(sts, "sts-b", folder.name)]
+    rows = [row for folder in folders for row in scored(sts, folder.name, "sts-b")]
     assert [row["stage"] for row in rows] == ["distilled", "pruned", "quantized"]
     assert [row["actions"] for row in rows] == [list(actions[:count]) for count in (1, 2, 3)]
     keys = [row["config_hash"] for row in rows]
@@ -100,14 +93,11 @@ def test_a_regression_of_the_users_own_is_learned_on_its_own_scale(tmp_path):
     workspace = tmp_path / "workspace"
     preprocess(tiny.prepare_settings(workspace, task))
     compress(settings_of(workspace, task, model_name="s", alpha=1.0, only_original_data=True, epochs=8))
-    (row,) = scored(workspace, task, "s")
+    row = score_of(workspace, "s", task)
     assert row["metrics"]["pearson"] > 0.7
     loaded = load_task(task)
     split = load_split(Workspace(workspace), loaded, "test")
-    student, tokenizer, _ = load_student(workspace / "models/stars/s", torch.device("cpu"))
-    predicted = loaded.kind.choices(
-        loaded, student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
-    )
+    predicted = loaded.kind.choices(loaded, logits_of(workspace / "models/stars/s", split))
     assert abs(predicted - split.labels).mean() < 1.5
 
 
@@ -139,7 +129,7 @@ def test_cola_from_files_to_matthews(tmp_path, glue, encoder):
     finetune(tiny.finetune_settings(tmp_path, "cola", encoder))
     preprocess(tiny.prepare_settings(tmp_path, "cola", precision="fp32", generate_loss=("processed",)))
     compress(settings_of(tmp_path, "cola", model_name="s", only_original_data=True, epochs=4))
-    rows = scored(tmp_path, "cola", "tiny-bert") + scored(tmp_path, "cola", "s")
+    rows = scored(tmp_path, "tiny-bert", "cola") + scored(tmp_path, "s", "cola")
     assert [list(row["metrics"]) for row in rows] == [["matthews"]] * 2
     assert rows[0]["metrics"]["matthews"] > 0.5
     assert "Matthews × 100" in terminal_table(rows)
@@ -157,7 +147,7 @@ def test_twenty_classes(tmp_path, encoder):
     preprocess(tiny.prepare_settings(workspace, task, precision="fp32", generate_loss=("processed",)))
     given = {"alpha": 0.5, "only_original_data": True, "epochs": 12, "loss": "kl", "model_name": "s"}
     folders = compress(settings_of(workspace, task, compression_actions=("distill", "quantize"), **given))
-    rows = [row for folder in folders for row in scored(workspace, task, folder.name)]
+    rows = [row for folder in folders for row in scored(workspace, folder.name, task)]
     assert list(rows[0]["metrics"]) == ["f1_macro", "accuracy", "matthews"]
     assert rows[0]["metrics"]["f1_macro"] > 0.2  # by chance 0.05
     assert saved_rows_of(workspace, task, folders) == rows
@@ -174,7 +164,7 @@ def test_a_teacher_may_start_from_one_of_mnli(tmp_path, glue, encoder, name):
     folder = finetune(tiny.finetune_settings(tmp_path, name, start, max_epochs=1, model_name="from-mnli"))
     assert read_config(folder).trained_on == tuple(sorted(("mnli", name)))
     assert read_config(folder).outputs == load_task(name).outputs
-    (row,) = scored(tmp_path, name, "from-mnli")
+    row = score_of(tmp_path, "from-mnli", name)
     assert tuple(row["metrics"]) == load_task(name).all_metrics
 
 
@@ -195,15 +185,15 @@ def test_models_of_mnli_are_scored_on_the_diagnostic_set_and_keep_their_own_resu
     assert split.sentence2 is not None
 
     folder = mnli / "models/mnli/s"
-    own = scored(mnli, "mnli", "s")
-    (row,) = rows = scored(mnli, "ax", "s")
+    own = scored(mnli, "s", "mnli")
+    (row,) = rows = scored(mnli, "s", "ax")
     assert (row["task"], row["split"], row["model"], row["rows"]) == ("ax", "test", "s", 30)
     assert list(row["metrics"]) == ["matthews"]
     assert read_json(mnli / "scores/mnli/s/mnli/result.json") == own
     assert read_json(mnli / "scores/mnli/s/ax/result.json") == rows
     for task, expected in (("mnli", own), ("ax", rows)):
         assert saved_rows_of(mnli, task, [folder]) == expected
-    assert scored(mnli, "ax", str(folder))[0]["metrics"] == row["metrics"]
+    assert scored(mnli, str(folder), "ax")[0]["metrics"] == row["metrics"]
     text = terminal_table(own + rows)
     assert "mnli, test_matched" in text
     assert "ax, test (30 rows)" in text
@@ -223,7 +213,7 @@ def test_the_diagnostic_set_has_no_other_rows_and_no_models(mnli, encoder):
     with pytest.raises(UserError, match="unknown rows 'processed'"):
         preprocess(tiny.prepare_settings(mnli, "ax", generate_loss=("processed",)))
     with pytest.raises(UserError, match="ax has no validation rows"):
-        scored(mnli, "ax", "s", split="validation")
+        scored(mnli, "s", "ax", split="validation")
     assert not (mnli / "models/ax").exists()
 
 
@@ -231,7 +221,7 @@ def test_a_model_of_other_labels_is_refused(tmp_path, mnli):
     text = (tiny.ROOT / "configs/tasks/ax.yaml").read_text().replace("name: ax", "name: turned")
     (tmp_path / "turned.yaml").write_text(text.replace("[entailment, neutral,", "[neutral, entailment,"))
     with pytest.raises(UserError, match="s learned the labels entailment, neutral, contradiction, turned has neutral"):
-        scored(mnli, str(tmp_path / "turned.yaml"), "s")
+        scored(mnli, "s", str(tmp_path / "turned.yaml"))
 
 
 def report_row(name, metrics, **changes):

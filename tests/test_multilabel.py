@@ -8,6 +8,7 @@ import tiny
 import tiny_labels
 import torch
 from learned_rows import distillation_set
+from stages import logits_of, score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -21,8 +22,6 @@ from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.label_shift import recorded_labels
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best
 from compression.experiments.compare import CompareSettings, compare
 from compression.experiments.comparison_text import comparison_text
@@ -30,11 +29,8 @@ from compression.experiments.report import terminal_table
 from compression.inference.predict import PredictSettings, predict
 from compression.runtime import load
 from compression.shrinking.chain import compress
-from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
 
 pytestmark = pytest.mark.slow
-CPU = torch.device("cpu")
 METRICS = ["f1_micro", "f1_macro", "subset_accuracy"]
 
 
@@ -60,32 +56,25 @@ def distilled(workspace, task, **given):
     return compress(tiny.compress_settings(workspace=workspace, task=task, **tiny.small(**{**shape, **given})))
 
 
-def scored(workspace, task, name, **given):
-    settings = {"task": task, "workspace": workspace, "model_name": name, "cpu": True, "loadbar": False, **given}
-    (row,) = evaluate(EvaluateSettings(**settings))
-    return row
-
-
 def test_from_a_jsonl_file_to_a_packed_file_that_answers(workspace, capsys):
     workspace, task = workspace
     actions = ("distill", "quantize", "pack")
     sizes = {"embedding_dim": 16, "cls_hidden_dim": 16, "vocab_size": 2000, "hash_ratio": 2, "bits": 8}
     given = {"alpha": 0.0, "epochs": 30, "patience": 30, "batch_size": 8, "loss": "kl", "temperature": 2.0, **sizes}
     distilled_, quantized = distilled(workspace, task, compression_actions=actions, **given)
-    teacher, *students = (scored(workspace, task, name) for name in ("tiny-bert", distilled_.name, quantized.name))
+    teacher, *students = (score_of(workspace, name, task) for name in ("tiny-bert", distilled_.name, quantized.name))
     assert list(teacher["metrics"]) == METRICS
     assert teacher["metrics"]["f1_micro"] > 0.75  # all labels for each text have 0.6
     assert all(row["metrics"]["f1_micro"] > 0.75 for row in students)
-    assert scored(workspace, task, quantized.name, packed=True)["metrics"] == students[-1]["metrics"]
+    assert score_of(workspace, quantized.name, task, packed=True)["metrics"] == students[-1]["metrics"]
     assert all(title in terminal_table([teacher, *students]) for title in ("F1 micro, %", "Subset accuracy, %"))
 
     path = Workspace(workspace).packed("topics", quantized.name)
     split = load_split(Workspace(workspace), load_task(task), "test")
-    student, tokenizer, config = load_student(quantized, CPU)
-    logits = student_logits(student, encode_split(tokenizer, split), CPU)
+    logits = logits_of(quantized, split)
     shares = torch.from_numpy(logits / load(path).temperature).sigmoid().numpy()
     np.testing.assert_allclose(load(path).probabilities(split.sentence1), shares, atol=1e-5)
-    assert (config.task_kind.name, load(path).kind, load(path).labels) == (
+    assert (read_config(quantized).task_kind.name, load(path).kind, load(path).labels) == (
         "multilabel",
         "multilabel",
         tuple(tiny_labels.LABELS),
@@ -159,7 +148,7 @@ def test_every_way_to_train_and_shrink(workspace, arch, embedding, alpha, loss, 
     given = {"student_arch": arch, "embedding_type": embedding, "alpha": alpha, "loss": loss, "epochs": 1, **more}
     folders = distilled(workspace, task, **given)
     assert all(read_config(folder).task_kind.independent for folder in folders)
-    row = scored(workspace, task, folders[-1].name)
+    row = score_of(workspace, folders[-1].name, task)
     assert list(row["metrics"]) == METRICS
     found = analyze(AnalyzeSettings(task=task, workspace=workspace, model_name=folders[-1].name, json_=True))
     assert found["bytes_model"] == row["bytes_model"]
@@ -191,14 +180,14 @@ def test_ensembles_adapters_and_teachers_taken_as_they_are(workspace, encoder):
     of_ours = paths.model("topics", "tiny-bert")
     for arch, model in ((of_ours, "again"), (of_ours / "huggingface", "from-files")):
         finetune(tiny.finetune_settings(workspace, name, arch, as_is=True, model_name=model))
-        assert scored(workspace, name, model)["metrics"] == scored(workspace, name, "tiny-bert")["metrics"]
+        assert score_of(workspace, model, name)["metrics"] == score_of(workspace, "tiny-bert", name)["metrics"]
 
 
 def test_two_students_are_compared_and_the_best_is_found(workspace):
     workspace, task = workspace
     for model, epochs in (("short", 1), ("long", 6)):
         distilled(workspace, task, model_name=model, epochs=epochs)
-        scored(workspace, task, model)
+        score_of(workspace, model, task)
     found = compare(CompareSettings(task=task, workspace=workspace), "short", "long")
     (line,) = found.lines
     assert [effect.metric for effect in line.effects] == METRICS
@@ -206,11 +195,9 @@ def test_two_students_are_compared_and_the_best_is_found(workspace):
     (test,) = line.tests
     rights = []
     for model in ("short", "long"):
-        student, tokenizer, _ = load_student(Workspace(workspace).model("topics", model), CPU)
         split = load_split(Workspace(workspace), load_task(task), "test")
-        predicted = load_task(task).kind.choices(
-            load_task(task), student_logits(student, encode_split(tokenizer, split), CPU)
-        )
+        logits = logits_of(Workspace(workspace).model("topics", model), split)
+        predicted = load_task(task).kind.choices(load_task(task), logits)
         rights.append((predicted == split.labels).all(1))
     assert (test.b, test.c) == ((rights[0] & ~rights[1]).sum(), (~rights[0] & rights[1]).sum())
     assert "a row of topics is right if it has exactly the right labels" in " ".join(comparison_text(found).split())
@@ -230,8 +217,8 @@ def test_pairs_of_texts(tmp_path, encoder):
     finetune(tiny.finetune_settings(workspace, task, encoder, max_epochs=1))
     preprocess(tiny.prepare_settings(workspace, task, precision="fp32", generate_loss=("processed",)))
     folder = distilled(workspace, task, epochs=1, compression_actions=("distill", "pack"))[0]
-    row = scored(workspace, task, folder.name)
-    assert scored(workspace, task, folder.name, packed=True)["metrics"] == row["metrics"]
+    row = score_of(workspace, folder.name, task)
+    assert score_of(workspace, folder.name, task, packed=True)["metrics"] == row["metrics"]
 
 
 def test_without_any_labels_students_agree_with_an_adopted_teacher(workspace, tmp_path):
@@ -243,7 +230,7 @@ def test_without_any_labels_students_agree_with_an_adopted_teacher(workspace, tm
     over = {"generate_loss": ("processed", "validation", "test"), "precision": "fp32"}
     preprocess(tiny.prepare_settings(workspace, task, **over))
     (folder,) = distilled(workspace, task, alpha=0.0, epochs=1)
-    assert 0 <= scored(workspace, task, folder.name)["metrics"]["agreement"] <= 1
+    assert 0 <= score_of(workspace, folder.name, task)["metrics"]["agreement"] <= 1
 
 
 def test_what_does_not_fit_is_refused(workspace, prepared, tmp_path):
@@ -265,4 +252,4 @@ def test_what_does_not_fit_is_refused(workspace, prepared, tmp_path):
     (folder,) = distilled(workspace, task, epochs=1)
     changed = tiny_labels.write_task(tmp_path / "changed", [], kind="labels")
     with pytest.raises(UserError, match="predicts multilabel, topics has labels"):
-        scored(workspace, str(changed), folder.name)
+        score_of(workspace, folder.name, str(changed))

@@ -5,6 +5,7 @@ import pytest
 import tiny
 from learned_rows import distillation_set, held_out_rows
 from own_task import NAMES, WORLD, labelled_rows, own_task, write_csv, write_yaml
+from stages import score_of
 
 from common.data.prepare import prepare
 from common.data.split import load_split
@@ -16,8 +17,6 @@ from common.teachers.logits import load_logits
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 from compression.students.embeddings import load_tokenizer
 from compression.students.settings import StudentSettings
@@ -27,11 +26,6 @@ pytestmark = pytest.mark.slow
 
 def settings_of(workspace, task, **given):
     return tiny.compress_settings(task=task, workspace=workspace, **tiny.small(**given))
-
-
-def scores(workspace, task, name):
-    (row,) = evaluate(EvaluateSettings(task=task, workspace=workspace, model_name=name, cpu=True, loadbar=False))
-    return row["metrics"]
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +46,9 @@ def test_the_users_csv_file_goes_through_every_stage(own):
     actions = ("distill", "prune", "quantize")
     folders = compress(settings_of(workspace, task, epochs=6, student_arch="ffn", compression_actions=actions))
     assert [read_config(folder).stage for folder in folders] == ["distilled", "pruned", "quantized"]
-    assert scores(workspace, task, "tiny-bert")["accuracy"] > 0.6
-    assert scores(workspace, task, folders[0].name)["accuracy"] > 0.6
-    assert scores(workspace, task, folders[-1].name)["accuracy"] > 0.5
+    assert score_of(workspace, "tiny-bert", task)["metrics"]["accuracy"] > 0.6
+    assert score_of(workspace, folders[0].name, task)["metrics"]["accuracy"] > 0.6
+    assert score_of(workspace, folders[-1].name, task)["metrics"]["accuracy"] > 0.5
 
 
 def test_rows_without_a_label_have_the_teachers_choice_and_are_left_out_without_one(own):
@@ -113,9 +107,9 @@ def test_text_without_labels_and_a_teacher_as_it_is_make_a_student(own, glove, t
     held_out = held_out_rows(settings, load_task(task), "tiny-bert")
     assert held_out.labelled.all()
     student = distill(settings)
-    assert scores(workspace, task, student.name).keys() == {"agreement"}
-    assert scores(workspace, task, student.name)["agreement"] > 0.6
-    assert scores(workspace, task, "tiny-bert") in ({}, {"agreement": 1.0})
+    assert score_of(workspace, student.name, task)["metrics"].keys() == {"agreement"}
+    assert score_of(workspace, student.name, task)["metrics"]["agreement"] > 0.6
+    assert score_of(workspace, "tiny-bert", task)["metrics"] in ({}, {"agreement": 1.0})
     with pytest.raises(UserError, match="no row of train has a label"):
         distill(settings_of(workspace, task, alpha=1, only_original_data=True))
 

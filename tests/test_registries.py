@@ -62,17 +62,8 @@ def test_records_refuse_settings(words, message):
 
 def test_records_work(workspace):
     common = ("--task", "sst-2", "--workspace", workspace, "--cpu", "--no-loadbar", "--seed", tiny.SEED)
-    words = (
-        "--augment",
-        "edited-once",
-        "--generate-loss",
-        "edited-once",
-        "--launcher",
-        "in-turn",
-        "--precision",
-        "fp32",
-    )
-    code, text = run("preprocess", *common, *words, after="print(len(toy_choices.RAN), 'jobs')")
+    words = "--augment edited-once --generate-loss edited-once --launcher in-turn --precision fp32"
+    code, text = run("preprocess", *common, *words.split(), after="print(len(toy_choices.RAN), 'jobs')")
     assert (code, text.split("jobs")[0][-2:]) == (0, "1 ")
     assert (workspace / "data/sst-2/logits/tiny-bert/edited-once.parquet").exists()
     flags = [word for name, value in tiny.small(epochs=1).items() for word in (f"--{name.replace('_', '-')}", value)]

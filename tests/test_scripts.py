@@ -19,19 +19,8 @@ from compression.distillation.distill import distill
 
 STUDENT = ["--embedding-dim", "6", "--cls-hidden-dim", "7", "--vocab-size", "60"]
 CHAINS = {
-    "sst-2": [
-        "--student-arch",
-        "bilstm",
-        "--embedding-type",
-        "bpe",
-        "--bpe-source",
-        "train",
-        "--prune-aware",
-        "--encoder-hidden-dim",
-        "5",
-        *STUDENT,
-    ],
-    "qqp": ["--student-arch", "ffn", "--embedding-type", "hash", "--alpha", "0.5", *STUDENT],
+    "sst-2": "--student-arch bilstm --embedding-type bpe --bpe-source train --prune-aware --encoder-hidden-dim 5",
+    "qqp": "--student-arch ffn --embedding-type hash --alpha 0.5",
 }
 
 
@@ -57,11 +46,12 @@ def run_chain(task, workspace, glue, encoder, glove):
     common, how = ["--task", task, "--workspace", workspace, "--no-loadbar"], ["--cpu", "--seed", 5]
     logits = ["--generate-loss", "processed", "tinybert", "--teacher-arch", "tiny-bert"]
     actions = ["--compression-actions", "distill", "prune", "quantize"]
+    student = [*CHAINS[task].split(), *STUDENT]
     commands = [
         ["preprocess.py", "--glue-preprocess", "--data-dir", glue, "--seed", 5],
         ["finetune.py", "--arch", encoder, "--max-epochs", 2, "--batch-size", 16, "--lr", "1e-2", *how],
         ["preprocess.py", "--augment", "tinybert", "--variants", 2, "--glove", glove, *logits, *how],
-        ["compress.py", *actions, "--epochs", 2, "--batch-size", 16, "--model-name", "s", *CHAINS[task], *how],
+        ["compress.py", *actions, "--epochs", 2, "--batch-size", 16, "--model-name", "s", *student, *how],
         ["evaluate.py", "--model-name", "s+p+q", "--json", "--cpu"],
     ]
     for script, *words in commands:

@@ -8,6 +8,7 @@ import pytest
 import tiny
 import tiny_tags
 import torch
+from stages import score_of
 
 from common.data.split import Split, load_split
 from common.data.tasks import load_task
@@ -21,8 +22,6 @@ from common.teachers.logits import load_logits
 from common.training.metrics import score
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.runtime import load
 from compression.shrinking.chain import compress
@@ -53,12 +52,6 @@ def workspace(taught, tmp_path):
 def distilled(workspace, task, **given):
     shape = {"student_arch": "bilstm", "embedding_type": "hash", "only_original_data": True, "alpha": 0.5}
     return compress(tiny.compress_settings(workspace=workspace, task=task, **tiny.small(**{**shape, **given})))
-
-
-def scored(workspace, task, name, **given):
-    settings = {"task": task, "workspace": workspace, "model_name": name, "cpu": True, "loadbar": False, **given}
-    (row,) = evaluate(EvaluateSettings(**settings))
-    return row["metrics"]
 
 
 def words_of(*texts):
@@ -107,7 +100,8 @@ def test_every_student_learns_packs_and_answers_alike(workspace, arch, capsys):
     given = {"compression_actions": ("distill", "prune", "quantize", "pack"), "prune_threshold": 0.1}
     embedding = "wordpiece" if arch == "recursive" else "bpe"
     folder = distilled(workspace, task, student_arch=arch, embedding_type=embedding, **given)[-1]
-    assert scored(workspace, task, folder.name) == scored(workspace, task, folder.name, packed=True)
+    whole, packed = (score_of(workspace, folder.name, task, packed=packed) for packed in (False, True))
+    assert whole["metrics"] == packed["metrics"]
     assert read_config(folder).task_kind is TAGS
     (workspace / "in.txt").write_text("the film is truly moving !\n\nplot\n")
     about = {"workspace": workspace, "input": workspace / "in.txt", "cpu": True, "format": "lines"}
@@ -123,7 +117,7 @@ def test_a_student_learns_what_its_teacher_knows(workspace):
     workspace, task = workspace
     sizes = {"embedding_dim": 16, "encoder_hidden_dim": 16, "vocab_size": 2000, "hash_ratio": 2}
     (folder,) = distilled(workspace, task, alpha=0.0, epochs=25, patience=25, batch_size=8, lr=0.01, **sizes)
-    teacher, student = (scored(workspace, task, name)["entity_f1"] for name in ("tiny-bert", folder.name))
+    teacher, student = (score_of(workspace, name, task)["metrics"]["entity_f1"] for name in ("tiny-bert", folder.name))
     assert student > teacher - 0.1 > 0.6
 
 

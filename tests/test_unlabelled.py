@@ -6,14 +6,13 @@ import pytest
 import tiny
 from own_task import write_yaml
 from shrunk import compressed
+from stages import score_of
 
 from common.errors import UserError
 from common.store.artifact import artifact_at, read_manifest
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 
 STUDENT = {"student_arch": "ffn", "embedding_type": "hash", "alpha": 0.0, "epochs": 2, "teacher": "teacher"}
 ACTIONS = [
@@ -38,9 +37,7 @@ def test_answers_of_any_model_to_all_rows_are_enough(tmp_path):
     answered = {"model_name": "gpt", "logits_from": tmp_path / "answers.jsonl"}
     preprocess(tiny.prepare_settings(workspace, task, generate_loss=("processed", "validation", "test"), **answered))
     compressed(workspace, "distill", task=task, **{**STUDENT, "teacher": "gpt"}, model_name="student")
-    settings = EvaluateSettings(task=task, workspace=workspace, model_name="student", cpu=True, loadbar=False)
-    (row,) = evaluate(settings)
-    assert set(row["metrics"]) == {"agreement"}
+    assert set(score_of(workspace, "student", task)["metrics"]) == {"agreement"}
 
 
 def logits_of_validation(workspace, task, precision):
@@ -89,10 +86,9 @@ def test_a_student_that_learns_from_another_teacher_later_is_judged_by_its_first
 def test_scores_depend_on_the_teachers_choices(unlabelled):
     workspace, task = unlabelled
     compressed(workspace, "distill", task=task, **STUDENT, model_name="student")
-    settings = EvaluateSettings(task=task, workspace=workspace, model_name="student", cpu=True, loadbar=False)
     keys = []
     for precision in ("fp32", "bf16"):
         logits_of_validation(workspace, task, precision)
-        evaluate(settings)
+        score_of(workspace, "student", task)
         keys.append(artifact_at(tiny.scores(workspace, "student", "lines")).key)
     assert len(set(keys)) == 2

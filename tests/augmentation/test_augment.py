@@ -283,9 +283,10 @@ def test_pairs_keep_a_quarter(prepared, glove):
     assert len(result) == pytest.approx(len(every) / 4, abs=3 * np.sqrt(len(every) * 3 / 16))
 
 
-@pytest.fixture(scope="module")
-def masked_lm(tmp_path_factory):
-    return str(tiny.write_masked_lm(tmp_path_factory.mktemp("masked-lm") / "bert"))
+@pytest.fixture
+def masked_lm(masked_lm):
+    """The folder as it is typed."""
+    return str(masked_lm)
 
 
 def work_of(masked_lm, glove, folder, **given):

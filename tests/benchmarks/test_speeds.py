@@ -34,7 +34,7 @@ def test_files_that_cannot_be_measured_are_named(tmp_path, capsys, script):
 
 
 def test_students_of_other_labels_are_named(tmp_path, capsys):
-    file = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", labels=["no", "yes"]))
+    file = made.packed(tmp_path / "s", "ffn", "hash", labels=["no", "yes"])
     words = ("--task", "sst-2", "--only-c", "--workspace", tmp_path / "workspace", "--files", file)
     assert run_script("benchmarks/runtime.py", *words) == 2
     assert "its labels are no, yes; sst-2 has negative, positive" in capsys.readouterr().err

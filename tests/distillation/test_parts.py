@@ -7,7 +7,6 @@ import json
 
 import numpy as np
 import pytest
-import tiny
 import tiny_tags
 import torch
 
@@ -31,11 +30,6 @@ LENGTHS = (1, 2, 1, 9, 4, 1, 7, 2, 12, 3)
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
 CONV = {"student_arch": "conv", "embedding_type": "char", "embedding_dim": 6, "pooling": "max"}
 WHOLE = {"epochs": 2, "batch_size": 5, "lr": 1e-3, "dropout": 0.0, "cpu": True, "only_original_data": True}
-
-
-@pytest.fixture(scope="module")
-def masked_lm(tmp_path_factory):
-    return tiny.write_masked_lm(tmp_path_factory.mktemp("lm") / "bert")
 
 
 def tags():

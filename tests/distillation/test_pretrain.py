@@ -37,11 +37,6 @@ FROM_MINI = {"start_from": "mini", "only_original_data": True, "alpha": 1.0}
 SHAPE = {"embedding_dim": 8, "encoder_hidden_dim": 12, "heads": 2, "intermediate_dim": 16, "max_tokens": 24}
 
 
-@pytest.fixture(scope="module")
-def masked_lm(tmp_path_factory):
-    return tiny.write_masked_lm(tmp_path_factory.mktemp("lm") / "bert")
-
-
 @pytest.fixture
 def corpus(tmp_path):
     path = tmp_path / "corpus.txt"

@@ -7,6 +7,7 @@ import pytest
 import tiny
 from learned_rows import distillation_text
 from shrunk import compressed, logits, shrunk
+from stages import score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -14,16 +15,9 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.runtime import load
 
 WORDS = {"student_arch": "ffn", "embedding_type": "ngrams", "vocab_size": 200, "max_tokens": 64}
-
-
-def scored(workspace, name):
-    (row,) = evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name=name, cpu=True, loadbar=False))
-    return row
 
 
 def test_rows_of_validation_follow_those_of_train(workspace):
@@ -53,7 +47,7 @@ def test_its_probabilities_have_the_temperature_of_the_student_before(workspace)
     shrunk(workspace, "pack", "small")
     packed = [load(Workspace(workspace).packed("sst-2", name)) for name in ("chosen", "small")]
     assert packed[0].temperature == packed[1].temperature
-    row = scored(workspace, "small")
+    row = score_of(workspace, "small")
     assert row["validation"] is None
     assert row["calibration"]["temperature"] == pytest.approx(packed[0].temperature, abs=1e-3)
     with pytest.raises(UserError, match=r"--reject: small has learned from validation's rows"):

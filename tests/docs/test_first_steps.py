@@ -20,7 +20,7 @@ def test_the_notebook_works_from_top_to_bottom(tmp_path):
     (tmp_path / "notebooks").mkdir()
     cells = json.loads((tiny.ROOT / "docs/notebooks/first-steps.ipynb").read_text(encoding="utf-8"))["cells"]
     code = [
-        "".join(cell["source"]).replace("minutes=1", "minutes=0.4") for cell in cells if cell["cell_type"] == "code"
+        "".join(cell["source"]).replace("minutes=1", "minutes=0.2") for cell in cells if cell["cell_type"] == "code"
     ]
     code.append("print(path.stat().st_size, *classifier.predict(checked_texts))")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}

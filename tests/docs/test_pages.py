@@ -165,19 +165,9 @@ def test_the_citation_names_the_program_and_the_thesis():
 def test_the_site_builds_without_warnings(tmp_path: Path):
     for module in ("sphinx", "furo", "myst_parser"):
         pytest.importorskip(module, reason="the pages need requirements-docs.txt")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "--fail-on-warning",
-        "--keep-going",
-        "--quiet",
-        "-d",
-        str(tmp_path / "trees"),
-    ]
-    done = subprocess.run(
-        [*command, DOCS, tmp_path / "html"], cwd=tiny.ROOT, capture_output=True, text=True, timeout=300
-    )
+    flags = ["--fail-on-warning", "--keep-going", "--quiet", "-d", tmp_path / "trees"]
+    command = [sys.executable, "-m", "sphinx", *flags, DOCS, tmp_path / "html"]
+    done = subprocess.run(command, cwd=tiny.ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for page in PAGES:
         assert (tmp_path / "html" / page.relative_to(DOCS).with_suffix(".html")).is_file()

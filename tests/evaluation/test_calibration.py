@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tiny
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shrunk import compressed
+from stages import logits_of, score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -17,12 +17,7 @@ from compression.evaluation.calibration import (
     expected_calibration_error,
     reliability_bins,
 )
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.runtime import to_probabilities
-from compression.shrinking.chain import compress
-from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
 
 
 def binary(*confidences):
@@ -71,20 +66,16 @@ def test_fields_have_the_error_before_and_after():
 
 
 def test_rows_of_students_and_their_packed_files_have_the_same_temperature(workspace):
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 3, "alpha": 1.0}
-    values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
-    about = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False}
-    (row,) = evaluate(EvaluateSettings(model_name="s", **about))
-    (packed,) = evaluate(EvaluateSettings(model_name="s", packed=True, **about))
-    net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 3}
+    compressed(workspace, "distill", "pack", **student)
+    row, packed = score_of(workspace, "s"), score_of(workspace, "s", packed=True)
     splits = [load_split(Workspace(workspace), load_task("sst-2"), name) for name in ("validation", "test")]
-    validation, test = (student_logits(net, encode_split(tokenizer, each), torch.device("cpu")) for each in splits)
+    validation, test = (logits_of(workspace / "models/sst-2/s", each) for each in splits)
     temperature = fit_temperature(validation, splits[0].labels)
     assert row["calibration"]["temperature"] == packed["calibration"]["temperature"] == temperature
     bins = reliability_bins(to_probabilities(test, temperature), splits[1].labels)
     assert row["ece"] == pytest.approx(expected_calibration_error(bins), abs=1e-5)
     assert packed["ece"] == pytest.approx(row["ece"], abs=1e-3)
-    (teacher,) = evaluate(EvaluateSettings(model_name="tiny-bert", **about))
+    teacher = score_of(workspace, "tiny-bert")
     assert set(teacher["calibration"]) == {"bins"}
     assert 0 <= teacher["ece"] <= 1

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tiny
-import torch
 from processes import run_script
+from shrunk import shrunk
+from stages import logits_of, scored
 
 from common.data.prepare import prepare
 from common.data.split import load_split, read_metadata, read_split, write_split
@@ -21,16 +22,8 @@ from common.training.metrics import score
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import evaluate, saved_rows
-from compression.evaluation.settings import EvaluateSettings
+from compression.evaluation.evaluate import saved_rows
 from compression.runtime import to_probabilities
-from compression.shrinking.chain import compress
-from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
-
-
-def scored(workspace, task, name, **given):
-    return evaluate(EvaluateSettings(task=task, workspace=workspace, model_name=name, cpu=True, loadbar=False, **given))
 
 
 def student(workspace, task="sst-2", **given):
@@ -54,21 +47,20 @@ def test_models_say_how_far_they_agree_with_their_teacher_where_no_row_has_a_lab
     write_split(splits / "test.parquet", dataclasses.replace(split, labels=np.full(len(split), -1)), {})
     tiny.edit_facts(splits, labelled={**read_manifest(splits).facts["labelled"], "test": 0})
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("test",)))
-    (row,) = scored(workspace, "sst-2", "s")
+    (row,) = scored(workspace, "s")
     assert list(row["metrics"]) == ["agreement"]
     teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "test")
-    net, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
-    own = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
+    own = logits_of(workspace / "models/sst-2/s", split)
     assert pq.read_table(tiny.scores(workspace, "s") / "predictions-test.parquet")["label"].null_count == len(split)
     assert list(row["validation"]) == ["accuracy"]  # these rows have labels
     assert row["metrics"]["agreement"] == pytest.approx((own.argmax(1) == teacher.argmax(1)).mean())
-    assert scored(workspace, "sst-2", "tiny-bert")[0]["metrics"] == {}
+    assert scored(workspace, "tiny-bert")[0]["metrics"] == {}
 
 
 def test_mnli_has_a_row_for_each_of_its_test_splits_and_their_mean(tmp_path, glue, capsys):
     preprocess(tiny.prepare_settings(tmp_path, "mnli", data_dir=glue))
     student(tmp_path, "mnli", alpha=1.0, only_original_data=True)
-    rows = scored(tmp_path, "mnli", "s")
+    rows = scored(tmp_path, "s", "mnli")
     assert [row["split"] for row in rows] == ["test_matched", "test_mismatched"]
     assert read_json(tiny.scores(tmp_path, "s", "mnli") / "result.json") == rows
     words = ("--task", "mnli", "--workspace", tmp_path, "--model-name", "s", "--cpu", "--no-loadbar")
@@ -81,22 +73,21 @@ def test_mnli_has_a_row_for_each_of_its_test_splits_and_their_mean(tmp_path, glu
 def test_the_score_is_that_of_the_logits(workspace):
     folder = student(workspace)
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")
-    net, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    right = student_logits(net, encode_split(tokenizer, split), torch.device("cpu")).argmax(1) == split.labels
-    (row,) = scored(workspace, "sst-2", "s")
+    right = logits_of(folder, split).argmax(1) == split.labels
+    (row,) = scored(workspace, "s")
     assert row["metrics"]["accuracy"] == pytest.approx(right.mean())
     assert row["rows"] == len(split)
 
 
 def test_a_student_has_its_score_over_validation_its_parts_and_its_settings(workspace):
     folder = student(workspace, student_arch="rnn")
-    (row,) = scored(workspace, "sst-2", "s")
-    (over_validation,) = scored(workspace, "sst-2", "s", split="validation")
+    (row,) = scored(workspace, "s")
+    (over_validation,) = scored(workspace, "s", split="validation")
     assert row["validation"] == over_validation["metrics"] == over_validation["validation"]
     assert sum(row["parts"].values()) == row["parameters"]
     assert list(row["parts"]) == ["embedding", "encoder", "classifier"]
     assert row["settings"] == read_config(folder).settings
-    (teacher,) = scored(workspace, "sst-2", "tiny-bert")
+    (teacher,) = scored(workspace, "tiny-bert")
     assert teacher["validation"] is None
     assert set(teacher["parts"]) == {"embeddings", "encoder", "head"}
     assert sum(teacher["parts"].values()) == teacher["parameters"]
@@ -104,10 +95,9 @@ def test_a_student_has_its_score_over_validation_its_parts_and_its_settings(work
 
 def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
     folder = student(workspace)
-    (row,) = scored(workspace, "sst-2", "s")
+    (row,) = scored(workspace, "s")
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")
-    net, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    logits = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
+    logits = logits_of(folder, split)
     scores = tiny.scores(workspace, "s")
     saved = pq.read_table(scores / "predictions-test.parquet")
     assert [str(kind) for kind in saved.schema.types] == ["int64", "int64", "float"]
@@ -117,7 +107,7 @@ def test_predictions_are_saved_with_labels_and_what_they_are_of(workspace):
     assert saved["probability"].to_numpy() == pytest.approx(probabilities.max(1), abs=1e-6)
     metadata = read_metadata(scores / "predictions-test.parquet")
     assert metadata == {"model": row["config_hash"], "data": row["data"], "kind": "labels"}
-    scored(workspace, "sst-2", "s", split="validation")
+    scored(workspace, "s", split="validation")
     assert [path.name for path in scores.glob("predictions-*")] == ["predictions-test.parquet"]
 
 
@@ -129,23 +119,23 @@ def kept(workspace):
 def test_scores_are_reused_only_whole_and_of_the_model_and_data_as_they_are(workspace, glue):
     student(workspace)
     assert kept(workspace) == []
-    rows = scored(workspace, "sst-2", "s")
+    rows = scored(workspace, "s")
     file = tiny.scores(workspace, "s") / "predictions-test.parquet"
     whole, written = file.read_bytes(), file.stat().st_mtime_ns
-    assert scored(workspace, "sst-2", "s") == kept(workspace) == rows
+    assert scored(workspace, "s") == kept(workspace) == rows
     assert file.stat().st_mtime_ns == written
-    scored(workspace, "sst-2", "s", force=True)
+    scored(workspace, "s", force=True)
     assert file.stat().st_mtime_ns != written
     file.write_bytes(whole[: len(whole) // 2])
     assert kept(workspace) == []
-    assert without_seconds(scored(workspace, "sst-2", "s")) == without_seconds(rows)
+    assert without_seconds(scored(workspace, "s")) == without_seconds(rows)
     assert file.read_bytes() == whole
     file.unlink()
     assert kept(workspace) == []
-    scored(workspace, "sst-2", "s")
+    scored(workspace, "s")
     student(workspace, epochs=2, force=True)
     assert kept(workspace) == []
-    assert scored(workspace, "sst-2", "s")[0]["config_hash"] != rows[0]["config_hash"]
+    assert scored(workspace, "s")[0]["config_hash"] != rows[0]["config_hash"]
     student(workspace, force=True)
     assert without_seconds(kept(workspace)) == without_seconds(rows)
     prepare(Workspace(workspace), load_task("sst-2"), glue, seed=99)
@@ -160,28 +150,27 @@ def test_a_packed_file_of_another_model_is_refused(workspace):
     command = ("python compress.py", "--compression-actions pack", "--load-trained-model s")
     student(workspace)
     with pytest.raises(UserError, match=f"no such file; run: {'.*'.join(command)}"):
-        scored(workspace, "sst-2", "s", packed=True)
-    packed = {"task": "sst-2", "workspace": workspace, "compression_actions": ("pack",), "load_trained_model": "s"}
-    compress(tiny.compress_settings(**packed))
-    (row,) = scored(workspace, "sst-2", "s", packed=True)
-    assert (row["stage"], row["metrics"]) == ("packed", scored(workspace, "sst-2", "s")[0]["metrics"])
+        scored(workspace, "s", packed=True)
+    shrunk(workspace, "pack", "s")
+    (row,) = scored(workspace, "s", packed=True)
+    assert (row["stage"], row["metrics"]) == ("packed", scored(workspace, "s")[0]["metrics"])
     path = workspace / "packed/sst-2/s.fwt"
     old = path.resolve()
     student(workspace, epochs=2, force=True)
     assert not path.exists()
     path.symlink_to(old)
     with pytest.raises(UserError, match=f"packed from another model than s is now; run: {'.*'.join(command)}"):
-        scored(workspace, "sst-2", "s", packed=True)
+        scored(workspace, "s", packed=True)
 
 
 def test_only_test_is_written_down(workspace):
     student(workspace)
-    assert scored(workspace, "sst-2", "s", split="validation")[0]["split"] == "validation"
+    assert scored(workspace, "s", split="validation")[0]["split"] == "validation"
     assert not (workspace / "scores").exists()
 
 
 def test_a_teacher_is_scored_like_a_student(workspace):
-    (row,) = scored(workspace, "sst-2", "tiny-bert")
+    (row,) = scored(workspace, "tiny-bert")
     assert row["stage"] == "teacher"
     assert row["student_arch"] is None
     assert row["bytes_model"] == (workspace / "models/sst-2/tiny-bert/huggingface/model.safetensors").stat().st_size
@@ -190,18 +179,18 @@ def test_a_teacher_is_scored_like_a_student(workspace):
 
 def test_a_model_can_be_named_by_its_folder(workspace):
     folder = student(workspace)
-    assert scored(workspace, "sst-2", str(folder))[0]["metrics"] == scored(workspace, "sst-2", "s")[0]["metrics"]
+    assert scored(workspace, str(folder))[0]["metrics"] == scored(workspace, "s")[0]["metrics"]
 
 
 def test_speed_is_measured_when_asked_for_and_scores_are_kept(workspace):
     folder = student(workspace)
-    (row,) = scored(workspace, "sst-2", "s", time=True)
+    (row,) = scored(workspace, "s", time=True)
     speed = row.pop("speed")
     assert saved_rows(Workspace(workspace), load_task("sst-2"), folder, read_config(folder)) == [row]
-    assert scored(workspace, "sst-2", "s") == [row]
+    assert scored(workspace, "s") == [row]
     assert (speed.pop("runtime"), speed.pop("flops")) == ("numpy", 2 * (6 * 7 + 7 * 2))
     assert all(speed[name] > 0 for name in ("sentences_per_second", "milliseconds_for_one", "peak_memory"))
-    (teacher,) = scored(workspace, "sst-2", "tiny-bert", time=True)
+    (teacher,) = scored(workspace, "tiny-bert", time=True)
     measured = ["sentences_per_second", "milliseconds_for_one", "joules_for_one", "flops"]
     assert list(teacher["speed"]) == ["runtime", *measured]
     assert teacher["speed"]["runtime"] == "pytorch"
@@ -209,11 +198,10 @@ def test_speed_is_measured_when_asked_for_and_scores_are_kept(workspace):
 
 def test_energy_of_training_is_a_power_times_its_seconds_if_it_was_trained(workspace):
     student(workspace)
-    (row,) = scored(workspace, "sst-2", "s", time=True, watts=10)
+    (row,) = scored(workspace, "s", time=True, watts=10)
     assert row["joules"] == {"train": 10 * row["seconds"]["train"]}
-    quantized = {"task": "sst-2", "workspace": workspace, "compression_actions": ("quantize",)}
-    compress(tiny.compress_settings(**quantized, load_trained_model="s", model_name="q"))
-    (row,) = scored(workspace, "sst-2", "q", time=True, watts=10)
+    shrunk(workspace, "quantize", "s", model_name="q")
+    (row,) = scored(workspace, "q", time=True, watts=10)
     assert row["seconds"]["train"] is None
     assert "joules" not in row
 
@@ -221,8 +209,7 @@ def test_energy_of_training_is_a_power_times_its_seconds_if_it_was_trained(works
 def test_scoring_a_row_does_not_depend_on_the_others(workspace):
     folder = student(workspace, student_arch="bilstm", embedding_type="char")
     split = load_split(Workspace(workspace), load_task("sst-2"), "test")
-    net, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    together = student_logits(net, encode_split(tokenizer, split), torch.device("cpu"))
+    split = dataclasses.replace(split, sentence1=[*split.sentence1[:5], "", *split.sentence1[6:]])
+    together = logits_of(folder, split)
     for row in (0, 5, 17):
-        alone = student_logits(net, encode_split(tokenizer, split.take(np.array([row]))), torch.device("cpu"))
-        assert np.allclose(alone[0], together[row], atol=1e-5)
+        assert np.allclose(logits_of(folder, split.take(np.array([row])))[0], together[row], atol=1e-5)

@@ -24,7 +24,7 @@ def packed(tmp_path):
     """A function that packs an untrained student, and returns the file's path and its model."""
 
     def pack(arch="ffn", embedding="char", **more):
-        path = made.write_packed(made.write_student(tmp_path / "s", arch, embedding, **more))
+        path = made.packed(tmp_path / "s", arch, embedding, **more)
         return path, load(path)
 
     return pack

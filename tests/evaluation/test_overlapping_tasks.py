@@ -6,13 +6,13 @@ import pytest
 import tiny
 from own_task import labelled_rows, own_task
 from processes import run_script
+from shrunk import compressed
 
 from common.data.prepare import prepare
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
-from compression.distillation.distill import distill
 
 
 @pytest.fixture
@@ -29,9 +29,8 @@ def task_of(tmp_path, workspace, name, **changed):
 
 def trained(workspace, task):
     """A model that learned the task's labels alone."""
-    given = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 1, "alpha": 1.0}
-    settings = {"task": task.file, "workspace": workspace, "only_original_data": True}
-    return distill(tiny.compress_settings(**tiny.small(**given), **settings))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s"}
+    return compressed(workspace, "distill", task=task.file, **student)[0]
 
 
 @pytest.mark.parametrize("says", ["the scored one", "the trained one", "the scored one by file"])

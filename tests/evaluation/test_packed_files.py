@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import tiny
+from shrunk import compressed
 
 from common.errors import UserError
 from compression.analysis.analyze import analyze
@@ -17,7 +18,6 @@ from compression.evaluation.evaluate import evaluate
 from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.runtime import native, zoo
-from compression.shrinking.chain import compress
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,7 @@ def packed(prepared, tmp_path_factory):
     """(workspace, name of a student, zoo with it under the name first-1k)."""
     folder = tmp_path_factory.mktemp("packed")
     workspace = tiny.copy_workspace(prepared, folder / "workspace")
-    actions = ("distill", "quantize", "pack")
-    given = tiny.small(task="sst-2", workspace=workspace, compression_actions=actions, alpha=1, only_original_data=True)
-    name = compress(tiny.compress_settings(student_arch="bilstm", bits=4, **given))[-1].name
+    name = compressed(workspace, "distill", "quantize", "pack", student_arch="bilstm", bits=4, epochs=2)[-1].name
     (folder / "zoo").mkdir()
     (folder / "zoo" / "first-1k.fwt").write_bytes((workspace / f"packed/sst-2/{name}.fwt").read_bytes())
     return workspace, name, folder / "zoo"

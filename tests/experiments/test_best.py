@@ -7,6 +7,7 @@ import statistics
 import pytest
 import tiny
 from pydantic import ValidationError
+from stages import score_of
 
 from common.data.prepare import prepare
 from common.data.tasks import load_task
@@ -14,8 +15,6 @@ from common.errors import UserError
 from common.store.files import read_json
 from common.store.workspace import Workspace
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.report import columns
 from compression.experiments.report.columns import Column
@@ -28,7 +27,7 @@ def make(workspace, evaluated=True, **given):
     values = {"embedding_type": "hash", "alpha": 1.0, "only_original_data": True, "epochs": 1, **given}
     folder = distill(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
     if evaluated:
-        evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name=folder.name, cpu=True, loadbar=False))
+        score_of(workspace, folder.name)
     return folder
 
 
@@ -41,7 +40,7 @@ def models(prepared, tmp_path_factory):
         make(workspace, student_arch="bilstm", seed=seed)
     make(workspace, student_arch="ffn", seed=3, evaluated=False)
     make(workspace, student_arch="rnn", select_on="test", model_name="rnn-on-test")
-    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True, loadbar=False))
+    score_of(workspace, "tiny-bert")
     return workspace
 
 

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import tiny
+from stages import score_of
 
 from common.data.prepare import prepare
 from common.data.split import Split
@@ -16,9 +17,7 @@ from common.store.files import read_json
 from common.store.workspace import Workspace
 from common.training.metrics import score
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import read_predictions, write_predictions
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.compare import CompareSettings, Comparison, Effect, Line, compare
 from compression.experiments.comparison_text import comparison_text, verdict
 from compression.experiments.report.record import ExperimentRecord, write_record
@@ -38,14 +37,10 @@ def families(prepared, tmp_path_factory):
     for alpha, seed in [(0.0, seed) for seed in SEEDS] + [(1.0, seed) for seed in (*SEEDS, 4)]:
         epochs = 8 - seed if alpha else 14 + 6 * seed
         values = {**tiny.small(**small), "alpha": alpha, "seed": seed, "epochs": epochs, "lr": 0.03}
-        scored(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values)).name)
+        score_of(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **values)).name)
     # Else there is nothing to see in a comparison.
     assert len({result(workspace, f"{name}-s{seed}")["metrics"]["accuracy"] for name in (A, B) for seed in SEEDS}) > 3
     return workspace
-
-
-def scored(workspace, name):
-    return evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name=name, cpu=True, loadbar=False))
 
 
 def compared(workspace, a, b, **given):
@@ -169,7 +164,7 @@ def test_predictions_of_other_data_are_refused(families, glue, tmp_path):
     with pytest.raises(UserError, match=message):
         compared(workspace, A, B)
     for seed in SEEDS:
-        scored(workspace, f"{A}-s{seed}")
+        score_of(workspace, f"{A}-s{seed}")
     # In experiments rows are compared as they are; these are of the old and the new data.
     record(workspace, "new", [result(workspace, f"{A}-s1")])
     record(workspace, "old", [result(families, f"{A}-s1")])
@@ -227,7 +222,7 @@ def test_a_plus_in_a_models_own_name_is_no_action(families, tmp_path):
         for seed in SEEDS:
             own = tiny.small(student_arch="ffn", embedding_type="hash", only_original_data=True, seed=seed)
             given = {**own, "alpha": float(source == B), "model_name": f"{name}-s{seed}", "epochs": 1}
-            scored(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)).name)
+            score_of(workspace, distill(tiny.compress_settings(task="sst-2", workspace=workspace, **given)).name)
         record(workspace, f"of-{name[-1]}", [result(workspace, f"{name}-s{seed}") for seed in SEEDS])
     (line,) = compared(workspace, "of-c", "of-a").lines
     assert (line.stage, line.seeds) == ("distilled", SEEDS)

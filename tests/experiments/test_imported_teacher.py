@@ -6,6 +6,7 @@ import shutil
 import pytest
 import tiny
 from processes import run_script
+from stages import score_of
 from sweep_grid import results, settings, sweep, write_grid
 
 from common.config import build
@@ -15,8 +16,6 @@ from common.errors import UserError
 from common.store.workspace import Workspace
 from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import plan_chain
 from compression.experiments.run import run
 from compression.experiments.sweep.runs import report
@@ -32,11 +31,6 @@ def logits(workspace, tmp_path):
     return file
 
 
-def scored(workspace, name, **given):
-    about = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, "model_name": name}
-    return evaluate(EvaluateSettings(**about, **given))
-
-
 def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, tmp_path, logits, capsys):
     imported = {"generate_loss": ["processed", "test"], "logits_from": str(logits), "model_name": "copy"}
     own = {"only_original_data": True, "compression_actions": ["distill", "pack"]}
@@ -44,7 +38,7 @@ def test_a_sweep_learns_from_a_file_and_has_the_scores_of_its_logits(workspace, 
     path = write_grid(tmp_path, shared=[{"preprocess": imported}, {"evaluate": {"time": True}}], **grid)
     sweep(path, settings(workspace))
     teacher, student = results(workspace)
-    (own,) = scored(workspace, "tiny-bert")
+    own = score_of(workspace, "tiny-bert")
     assert (teacher["model"], teacher["bytes_gzip"], teacher["parts"]) == ("copy", None, {})
     assert all(teacher[size] == own[size] > 0 for size in ("parameters", "bytes_model"))
     assert student["teacher"] == "copy"
@@ -75,11 +69,11 @@ def test_scores_follow_the_logits_that_are_there_now(workspace, tmp_path, logits
     given = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False, "model_name": "copy"}
     preprocess(PreprocessSettings(**given, generate_loss=("processed",), logits_from=logits))
     with pytest.raises(UserError, match="--generate-loss test --logits-from FILE"):
-        scored(workspace, "copy")
+        score_of(workspace, "copy")
     test, answers = load_split(Workspace(workspace), load_task("sst-2"), "test"), tmp_path / "answers.csv"
     for number, label in enumerate(("negative", "positive")):
         with answers.open("w", newline="") as file:
             csv.writer(file).writerows([("sentence1", "label"), *((text, label) for text in test.sentence1)])
         preprocess(PreprocessSettings(**given, generate_loss=("test",), logits_from=answers))
-        (row,) = scored(workspace, "copy")
+        row = score_of(workspace, "copy")
         assert row["metrics"]["accuracy"] == pytest.approx((test.labels == number).mean())

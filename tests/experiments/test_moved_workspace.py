@@ -40,7 +40,7 @@ def built(workspace):
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch, capsys):
+def made(tmp_path, short_fits, monkeypatch, capsys):
     """A folder with a workspace `w` in which the commands were run, and their files."""
     folder = tmp_path / "old"
     folder.mkdir()

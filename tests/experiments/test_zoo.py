@@ -11,6 +11,8 @@ import pytest
 import tiny
 import yaml
 from learned_rows import distillation_set
+from shrunk import shrunk
+from stages import score_of
 from sweep_grid import METHODS, planned, sweep, write_grid
 from sweep_grid import settings as sweep_settings
 
@@ -24,13 +26,10 @@ from common.errors import UserError
 from common.seeds import DEFAULT_SEED
 from common.store.files import read_json
 from common.store.workspace import Workspace
-from compression.evaluation.evaluate import evaluate
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.packed_scores import labelled_score, packed_logits
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.report.results import read_results
 from compression.runtime import is_name, load
-from compression.shrinking.chain import compress
 from publish import PublishSettings, main, publish
 from readme import readme
 
@@ -127,8 +126,7 @@ def packed(swept, tmp_path_factory):
     """A copy of the swept workspace, its students packed."""
     workspace = tiny.copy_workspace(swept[0], tmp_path_factory.mktemp("packed") / "workspace")
     for row in read_results(workspace / "experiments/g/results.json"):
-        given = {"load_trained_model": row["model"], "compression_actions": ("pack",)}
-        compress(tiny.compress_settings(task="sst-2", workspace=workspace, **given))
+        shrunk(workspace, "pack", row["model"])
     return workspace
 
 
@@ -136,7 +134,7 @@ def packed(swept, tmp_path_factory):
 def workspace(packed, tmp_path_factory):
     """The same, and the teacher was scored too."""
     workspace = tiny.copy_workspace(packed, tmp_path_factory.mktemp("scored") / "workspace")
-    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    score_of(workspace, "tiny-bert")
     return workspace
 
 
@@ -183,9 +181,8 @@ def test_a_card_counts_the_rows_that_the_student_learned_from(prepared, zoo, tmp
     given = {**METHODS[method], **few, "downsample_data": 0.5}
     sweep(write_grid(tmp_path, settings=given, axes={"embedding_dim": [6]}, seeds=[1]), sweep_settings(workspace))
     (row,) = read_results(workspace / "experiments/g/results.json")
-    student = {"load_trained_model": row["model"], "compression_actions": ("pack",)}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **student))
-    evaluate(EvaluateSettings(task="sst-2", workspace=workspace, model_name="tiny-bert", cpu=True))
+    shrunk(workspace, "pack", row["model"])
+    score_of(workspace, "tiny-bert")
     publish(settings(workspace, zoo), "g")
     training = read_card(zoo / "tiny-1k.json").training
     asked = tiny.compress_settings(task="sst-2", workspace=workspace, seed=1, **given)

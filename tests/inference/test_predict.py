@@ -13,6 +13,7 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_students import CPU, KINDS, TEXTS, own
+from shrunk import compressed
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -23,7 +24,6 @@ from common.teachers.load import load_teacher
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
 from compression.runtime import to_probabilities
-from compression.shrinking.chain import compress
 
 
 def csv_text(header, rows, delimiter=","):
@@ -226,9 +226,8 @@ def test_a_packed_file_answers_as_the_student_does(models, files, ask, kind):
 
 
 def test_a_student_answers_as_its_packed_file_once_it_is_packed(workspace, ask):
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "only_original_data": True}
-    values = tiny.small(**values, alpha=1.0, compression_actions=("distill", "pack"))
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 2}
+    compressed(workspace, "distill", "pack", **student)
     content, flags = "\n".join(TEXTS).encode(), {"workspace": workspace, "json_": True, "task": "sst-2"}
     rows = [
         [json.loads(line)["probabilities"] for line in ask(model, content, **flags).splitlines()]

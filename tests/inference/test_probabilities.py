@@ -3,13 +3,10 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 
 import numpy as np
 import packed_students
 import pytest
-import tiny
 from random_students import TEXTS, own, save
 
 from common.errors import UserError
@@ -131,14 +128,9 @@ def test_tags_of_words_have_no_probabilities(tmp_path, ask, flags):
         ask(packed_students.write_packed(tagger), b"a film\n", **flags)
 
 
-@pytest.mark.slow
-def test_the_script_shows_labels_words_and_none_of_these(three):
-    path, _ = three
-    command = [tiny.ROOT / "predict.py", "--model", path, "--top", "2", "--explain", "--min-probability", "0.99999"]
-    words = [sys.executable, *map(str, command)]
-    done = subprocess.run(words, input=b"so good\n", capture_output=True, timeout=60, env=tiny.environment())
-    assert (done.returncode, done.stderr) == (0, b"")
-    answer, explanation = done.stdout.decode().splitlines()
+def test_labels_words_and_none_of_these_are_shown_together(three, ask):
+    flags = {"top": 2, "explain": True, "min_probability": 0.99999}
+    answer, explanation = ask(three[0], b"so good\n", **flags).splitlines()
     assert answer.split("\t")[0] == "none of these"
     assert len(answer.split("\t")) == 3
     assert sorted(each.split()[0] for each in explanation.strip().split("  ")) == ["good", "so"]

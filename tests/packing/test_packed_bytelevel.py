@@ -19,7 +19,6 @@ from compression.packing.header import HeaderWriter
 from compression.packing.vocabulary import pack_vocabulary
 from compression.runtime import PackedError, load
 from compression.runtime.model import load_bytes
-from compression.runtime.native import load_native
 from compression.runtime.vocabulary import MOST_BYTE_LEVEL
 from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
@@ -85,11 +84,6 @@ def test_files_with_other_flags_or_a_damaged_vocabulary_are_refused_or_are_model
         except PackedError:
             refused += 1
     assert refused > 75
-
-
-def test_the_c_runtime_refuses_what_it_cannot_read(packed, c_library):
-    with pytest.raises(PackedError, match=r"s\.fwt: a vocabulary of byte-level pairs"):
-        load_native(packed[1] / "s.fwt")
 
 
 def test_too_many_merges_are_refused():

@@ -192,7 +192,7 @@ def test_sections_sum_to_the_file(tmp_path, arch, embedding, form):
 
 
 def test_the_same_student_gives_the_same_bytes_under_its_name(tmp_path):
-    path = saved.write_packed(saved.write_student(tmp_path / "tiny-one", "rnn", "bpe", "affine-row"))
+    path = saved.packed(tmp_path / "tiny-one", "rnn", "bpe", "affine-row")
     assert path.read_bytes() == pack_student(tmp_path / "tiny-one")
     assert (load(path).name, load(path).task, load(path).labels) == ("tiny-one", "films", ("bad", "good", "so-so"))
 

@@ -9,6 +9,8 @@ import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from shrunk import compressed
+from stages import score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -16,8 +18,6 @@ from common.errors import UserError
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from common.training.models import read_config
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.packing import pack_student
 from compression.runtime import PackedError, load
@@ -25,7 +25,6 @@ from compression.runtime.__main__ import main
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.kinds import BY_WORD, MULTILABEL
 from compression.runtime.model import load_bytes
-from compression.shrinking.chain import compress
 from compression.students.threshold import FEWEST_ANSWERED, fit_packed, fit_rejection
 
 TEXTS = ["the film is truly wonderful , and the cast feels charming !", "dreadful", "", "A plot of 1984: café ☃"]
@@ -116,9 +115,8 @@ def test_the_threshold_is_predicts_least_probability(student, tmp_path, capsys, 
 
 def packed(workspace, task, **more):
     """The packed file of a student of a task."""
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 4, "alpha": 1.0}
-    values |= {"only_original_data": True, "compression_actions": ("distill", "pack"), **more}
-    compress(tiny.compress_settings(task=task, workspace=workspace, **tiny.small(**values)))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 4}
+    compressed(workspace, "distill", "pack", task=task, **student, **more)
     return workspace / "packed" / task / "s.fwt"
 
 
@@ -139,11 +137,10 @@ def test_reject_chooses_it_on_validation_in_place_of_that_for_f1(workspace, tmp_
         about = {"model": name, "workspace": workspace, "input": tmp_path / "in.txt", "cpu": True}
         predict(PredictSettings(**about))
         assert capsys.readouterr().out.split("\t")[0] == expected
-    settings = {"task": "qqp", "workspace": workspace, "packed": True, "cpu": True, "loadbar": False}
     test = load_split(Workspace(workspace), load_task("qqp"), "test")
     chosen = model.probabilities(list(zip(*test.sentences(), strict=True))).argmax(1)
     for name in (str(path), "s"):
-        (row,) = evaluate(EvaluateSettings(model_name=name, **settings))
+        row = score_of(workspace, name, "qqp", packed=True)
         assert row["metrics"]["accuracy"] == (chosen == test.labels).mean()
         assert list(row["metrics"]) == ["accuracy", "f1"]
 

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
+from shrunk import compressed, shrunk
+from stages import logits_of
 
 from common.data.prepare import prepare
 from common.data.split import load_split, read_split, write_split
@@ -28,9 +30,7 @@ from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED
 from compression.runtime.model import load_bytes
 from compression.shrinking import files
-from compression.shrinking.chain import compress
 from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
 
 TEXTS = ["the film is truly wonderful", "dreadful", ""]
 
@@ -142,24 +142,17 @@ def test_a_temperature_of_scores_or_tags_is_refused(tmp_path, shape, flags):
 
 def train(workspace, **given):
     """Train a student named s on labels alone."""
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 6, **given}
-    values = {"only_original_data": True, "alpha": 1.0, "compression_actions": ("distill",), **values}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 6}
+    compressed(workspace, "distill", **student, **given)
 
 
 def packed(workspace):
     """Pack s. Returns its temperature, as the file and the manifest have it."""
-    values = {"compression_actions": ("pack",), "load_trained_model": "s"}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **values))
+    shrunk(workspace, "pack", "s")
     path = workspace / "packed/sst-2/s.fwt"
     temperature = read_manifest(folder_of(path)).facts["temperature"]
     assert load(path).temperature == pytest.approx(temperature)
     return temperature
-
-
-def logits_of(workspace, split):
-    student, tokenizer, _ = load_student(workspace / "models/sst-2/s", torch.device("cpu"))
-    return student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
 
 
 def without_labels(workspace):
@@ -175,7 +168,7 @@ def without_labels(workspace):
 def test_packing_fits_the_temperature_on_validation(workspace, glue):
     train(workspace)
     split = load_split(Workspace(workspace), load_task("sst-2"), "validation")
-    logits = logits_of(workspace, split)
+    logits = logits_of(workspace / "models/sst-2/s", split)
     assert packed(workspace) == fit_temperature(logits, split.labels)
     before = read_manifest(folder_of(workspace / "packed/sst-2/s.fwt"))
     packed(workspace)
@@ -190,7 +183,7 @@ def test_the_teachers_choices_stand_for_labels(workspace):
     split = without_labels(workspace)
     preprocess(tiny.prepare_settings(workspace, "sst-2", precision="fp32", generate_loss=("validation",)))
     teacher = load_logits(Workspace(workspace), load_task("sst-2"), "tiny-bert", "validation")
-    assert packed(workspace) == fit_temperature(logits_of(workspace, split), teacher.argmax(1))
+    assert packed(workspace) == fit_temperature(logits_of(workspace / "models/sst-2/s", split), teacher.argmax(1))
 
 
 def test_without_labels_or_rows_probabilities_are_not_calibrated(workspace, capsys):

@@ -9,6 +9,7 @@ import points_runtime
 import pytest
 import tiny
 import yaml
+from stages import score_of
 
 from common.config import build
 from common.data.prepare import prepare
@@ -17,8 +18,6 @@ from common.errors import UserError
 from common.kinds.registry import KINDS
 from common.store.workspace import Workspace
 from common.training.distillation_losses import check_loss
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.inference.predict import PredictSettings, predict
 from compression.runtime import PackedError, load, native
 from compression.runtime.kinds import KINDS as RUNTIME_KINDS
@@ -60,9 +59,7 @@ def packed(tmp_path_factory):
 @pytest.mark.slow
 def test_a_packed_file_is_scored(packed):
     workspace, task, path = packed
-    settings = EvaluateSettings(task=task, workspace=workspace, model_name="s", packed=True, cpu=True, loadbar=False)
-    (row,) = evaluate(settings)
-    assert row["metrics"]["closeness"] > 0.7
+    assert score_of(workspace, "s", task, packed=True)["metrics"]["closeness"] > 0.7
     model = load(path)
     assert (model.kind, model.outputs, model.labels) == ("points", 2, ("x", "y"))
     assert model.predict(["it goes north"]) == [pytest.approx((0.5, 1.0), abs=0.3)]

@@ -27,7 +27,7 @@ def test_answers_of_a_big_endian_machine(tmp_path, more):
         ("transformer", "wordpiece", "affine-row"),
         ("recursive", "hash", "product"),
     ]
-    paths = [made.write_packed(made.write_student(tmp_path / "-".join(kind[:2]), *kind)) for kind in kinds]
+    paths = [made.packed(tmp_path / "-".join(kind[:2]), *kind) for kind in kinds]
     for path in [*paths, zoo_file("sst-2-12k")]:
         model = load(path)
         lines = "".join(f"{text}\n" for text in TEXTS).encode()

@@ -30,7 +30,7 @@ def run(*words, lines=LINES, status=0):
 
 
 def packed(folder, *kind, **more):
-    path = made.write_packed(made.write_student(folder / "s", *kind, **more))
+    path = made.packed(folder / "s", *kind, **more)
     return path, load(path)
 
 

@@ -9,7 +9,7 @@ import damage
 import numpy as np
 import packed_students as made
 import pytest
-from c_parity import NEAR, both
+from c_parity import NEAR, both, refused
 
 from compression.runtime import KRONECKER, PRODUCT, PackedError, native
 from compression.runtime.entropy import BY_ROW, CONSTANT, RAW, frequencies
@@ -17,6 +17,7 @@ from compression.runtime.model import load_bytes
 from compression.runtime.native import NativeModel, load_native
 from compression.runtime.weights import AFFINE, CODEBOOK, PER_COLUMN, PER_ROW
 
+pytestmark = pytest.mark.usefixtures("c_library")
 NO_HEADER, NO_WORKSPACE = 5, 14
 PLANES = bytes([0, 0, CONSTANT, 0, CONSTANT, 0, RAW, CONSTANT, 0x3F])
 """A matrix of float32 whose third bytes are stored as they are: every row has another number."""
@@ -24,18 +25,6 @@ BAD = bytes([0, 0]) + 3 * bytes([CONSTANT, 0xFF]) + bytes([CONSTANT, 0x7F])
 """A matrix that is not a number."""
 BAD_CODE = bytes([CODEBOOK, 0, 1, CONSTANT, 9])
 USED, UNKNOWN = 0, 2
-
-
-@pytest.fixture(autouse=True)
-def _library(c_library):
-    """Every test of this file needs the library."""
-
-
-def refused(data):
-    """Check that both readers refuse a file."""
-    for load in (load_bytes, NativeModel):
-        with pytest.raises(PackedError):
-            load(data)
 
 
 def alike(data, texts):
@@ -313,7 +302,7 @@ def test_another_model_in_the_same_memory_does_not_use_the_words_of_the_first(tm
     memory = np.empty(1 << 22, np.uint8)
     library.fw_start(room, len(room))
     for seed in (1, 2, 1):
-        file = made.write_packed(made.write_student(tmp_path / str(seed), "bilstm", "hash", seed=seed))
+        file = made.packed(tmp_path / str(seed), "bilstm", "hash", seed=seed)
         data = file.read_bytes()
         assert library.fw_open(model, data, len(data)) == 0
         assert library.fw_load(model, memory.ctypes.data, memory.size) == 0
@@ -324,7 +313,7 @@ def test_another_model_in_the_same_memory_does_not_use_the_words_of_the_first(tm
 
 def test_a_file_or_memory_that_changes_after_it_was_checked(tmp_path):
     library = native._library()
-    data = made.write_packed(made.write_student(tmp_path / "s", "ffn", "char", labels=["a" * 300, "b"])).read_bytes()
+    data = made.packed(tmp_path / "s", "ffn", "char", labels=["a" * 300, "b"]).read_bytes()
     file, model = ctypes.create_string_buffer(data, len(data)), ctypes.create_string_buffer(library.fw_model_size())
     memory = np.empty(1 << 20, np.uint8)
     opened = ctypes.cast(file, ctypes.c_char_p)

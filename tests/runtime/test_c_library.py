@@ -22,23 +22,19 @@ from c_parity import TEXTS, both
 from compression.runtime import PackedError, native, zoo_file
 from compression.runtime.native import load_native
 
+pytestmark = pytest.mark.usefixtures("c_library")
 NOT_PACKED, TOO_MANY, NO_MEMORY, NO_WORKSPACE, NOT_UTF8, WRONG_KIND = 1, 9, 13, 14, 15, 16
 
 
-@pytest.fixture(autouse=True)
-def _library(c_library):
-    """Every test of this file needs the library."""
-
-
 def test_a_library_that_is_not_built_is_named(tmp_path, monkeypatch):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    path = made.packed(tmp_path / "s", "ffn", "hash")
     monkeypatch.setattr(native, "LIBRARY", str(tmp_path / "nothing.so"))
     with pytest.raises(PackedError, match=r"the C runtime is not built; run: make -C .*runtimes/c$"):
         load_native(path)
 
 
 def test_what_is_not_the_library_is_named(tmp_path, monkeypatch):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    path = made.packed(tmp_path / "s", "ffn", "hash")
     (tmp_path / "wrong.so").write_text("no library")
     for library in (str(tmp_path / "wrong.so"), ctypes.util.find_library("m")):
         monkeypatch.setattr(native, "LIBRARY", library)
@@ -47,7 +43,7 @@ def test_what_is_not_the_library_is_named(tmp_path, monkeypatch):
 
 
 def test_a_library_older_than_the_header_is_refused(tmp_path, monkeypatch):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash"))
+    path = made.packed(tmp_path / "s", "ffn", "hash")
     old = shutil.copy(native.LIBRARY, tmp_path / "old.so")
     os.utime(old, (0, 0))
     monkeypatch.setattr(native, "LIBRARY", str(old))

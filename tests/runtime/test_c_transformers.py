@@ -10,14 +10,10 @@ from c_parity import NEAR, TEXTS, both, check
 
 from compression.runtime import PackedError, load, native
 
+pytestmark = pytest.mark.usefixtures("c_library")
 LONG = ["the " * 300, "the film " * 31, "x" * 63, "a " * 13, "a"]
 """Texts of more tokens than pass a layer together, of whole groups of them, and of parts of one."""
 SANITIZERS = "CFLAGS=-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-
-
-@pytest.fixture(autouse=True)
-def _library(c_library):
-    """Every test of this file needs the library."""
 
 
 def lively(tensors):

@@ -46,7 +46,7 @@ def test_a_file_is_not_a_text(models, run, tmp_path):
 
 
 def test_it_reads_pairs(tmp_path, run):
-    path = made.write_packed(made.write_student(tmp_path / "two", "ffn", "hash", pair=True))
+    path = made.packed(tmp_path / "two", "ffn", "hash", pair=True)
     printed = run(path, "how are you", "how do you do")
     assert run(path, lines=b"how are you\thow do you do\n") == printed
     with pytest.raises(PackedError, match="two reads pairs of texts: give an even number of them"):
@@ -56,18 +56,18 @@ def test_it_reads_pairs(tmp_path, run):
 
 
 def test_it_prints_a_tag_for_each_word_and_a_score(tmp_path, run):
-    tagger = made.write_packed(made.write_student(tmp_path / "tags", "rnn", "hash", kind="tags"))
+    tagger = made.packed(tmp_path / "tags", "rnn", "hash", kind="tags")
     lines = run(tagger, "a wonderful film").split("\n")
     assert [line.split("\t")[0] for line in lines] == ["a", "wonderful", "film", "", ""]
     assert {line.split("\t")[1] for line in lines[:3]} <= {"bad", "good", "so-so"}
-    scorer = made.write_packed(made.write_student(tmp_path / "score", "ffn", "hash", labels=[]))
+    scorer = made.packed(tmp_path / "score", "ffn", "hash", labels=[])
     score = load(scorer).probabilities(["a film"])[0, 0]
     assert run(scorer, "a film") == f"{score:.6f}\n"
 
 
 @pytest.mark.parametrize("pair", [False, True])
 def test_a_terminal_gets_each_answer_at_once(tmp_path, monkeypatch, capsys, pair):
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash", pair=pair))
+    path = made.packed(tmp_path / "s", "ffn", "hash", pair=pair)
     line = b"how are you\thow do you do\n" if pair else b"a film\n"
     printed = []
 

@@ -138,18 +138,6 @@ def test_only_transformers_have_heads_of_a_width(tmp_path, arch):
     assert "a head width is stored for a model without heads" in messages
 
 
-def test_aligned_texts_have_a_limit(tmp_path):
-    header, rest = take_apart(pack_student(made.write_student(tmp_path / "s", "bilstm", "char", **made.ALIGNED)))
-    length = header.index(bytes([512 & 127 | 128, 512 >> 7]))
-    for tokens, refused in ((4096, False), (4097, True)):
-        data = assemble(header[:length] + bytes([tokens & 127 | 128, tokens >> 7]) + header[length + 2 :], rest)
-        if not refused:
-            assert load_bytes(data).max_tokens == tokens
-            continue
-        with pytest.raises(PackedError, match="max_tokens is larger than 4,096"):
-            load_bytes(data)
-
-
 def test_every_truncation_and_every_flipped_bit_is_refused(honest):
     data = assemble(*honest[0])
     for length in range(len(data)):

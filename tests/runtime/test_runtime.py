@@ -79,7 +79,7 @@ def test_predictions_are_the_labels_of_highest_probability(models):
 
 def test_predictions_of_pairs_words_and_scores(tmp_path):
     def loaded(name, arch="ffn", **kind):
-        return load(made.write_packed(made.write_student(tmp_path / name, arch, "hash", **kind)))
+        return load(made.packed(tmp_path / name, arch, "hash", **kind))
 
     pairs = [("how are you", "how  do you do"), ("a film", "a\tfilm")]
     assert loaded("pairs", pair=True).predict(pairs) == loaded("pairs", pair=True).predict(
@@ -135,7 +135,7 @@ def test_questions_are_answered_from_short_and_long_contexts():
 
 def test_a_transformer_answers_questions(tmp_path):
     sizes = {"pair": True, "kind": "answers", "labels": ["start", "end"], "max_tokens": 20}
-    model = load(made.write_packed(made.write_student(tmp_path / "s", "transformer", "hash", **sizes)))
+    model = load(made.packed(tmp_path / "s", "transformer", "hash", **sizes))
     context = "the film and the wonderful cast"
     assert all(answer in context for answer in model.predict([("the film ?", context), ("", context), ("a", "")]))
 

@@ -75,7 +75,7 @@ def check(shared, alone, pair=False):
 )
 @pytest.mark.usefixtures("_small_caches")
 def test_embeddings(tmp_path, embedding, arch):
-    path = made.write_packed(made.write_student(tmp_path / "s", arch, embedding, max_tokens=64))
+    path = made.packed(tmp_path / "s", arch, embedding, max_tokens=64)
     check(load(path), load(path))
 
 
@@ -83,7 +83,7 @@ def test_embeddings(tmp_path, embedding, arch):
                                   {"kind": "tags"}])  # fmt: skip
 @pytest.mark.usefixtures("_small_caches")
 def test_kinds_of_models(tmp_path, kind):
-    path = made.write_packed(made.write_student(tmp_path / "s", "bilstm", "hash", max_tokens=20, **kind))
+    path = made.packed(tmp_path / "s", "bilstm", "hash", max_tokens=20, **kind)
     check(load(path), load(path), "pair" in kind)
 
 
@@ -91,18 +91,18 @@ def test_kinds_of_models(tmp_path, kind):
 def test_byte_pairs_that_a_text_splits_in_two_ways(tmp_path):
     model = made.unused(made.pieces(), 0.4)
     vocab_size = BpeTokenizer(model, 64).vocab_size
-    path = made.write_packed(made.write_student(tmp_path / "s", "ffn", "bpe", model=model, vocab_size=vocab_size))
+    path = made.packed(tmp_path / "s", "ffn", "bpe", model=model, vocab_size=vocab_size)
     check(load(path), load(path))
 
 
 @pytest.mark.parametrize("embedding", ["hash", "char"])
 def test_the_c_runtime(tmp_path, c_library, embedding):
-    path = made.write_packed(made.write_student(tmp_path / "s", "bilstm", embedding))
+    path = made.packed(tmp_path / "s", "bilstm", embedding)
     check(load_native(path), load(path))
 
 
 def test_a_workspace_is_used_by_one_call_at_a_time(tmp_path, c_library):
-    model = load_native(made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash")))
+    model = load_native(made.packed(tmp_path / "s", "ffn", "hash"))
     ask_in_threads(model, [texts_of(seed) for seed in range(50)])
     assert 1 <= len(model._workspaces) <= THREADS
     model.logits(["a film"])
@@ -119,7 +119,7 @@ def test_the_workspace_of_a_long_text_is_not_kept(c_library, name):
 
 @pytest.mark.parametrize("reader", [load, load_native])
 def test_a_model_can_be_pickled(tmp_path, c_library, reader):
-    model = reader(made.write_packed(made.write_student(tmp_path / "s", "ffn", "hash")))
+    model = reader(made.packed(tmp_path / "s", "ffn", "hash"))
     copied = pickle.loads(pickle.dumps(model))
     assert repr(copied) == repr(model)
     assert np.array_equal(copied.logits(["a wonderful film"]), model.logits(["a wonderful film"]))

@@ -78,7 +78,7 @@ def test_students_of_every_tokenizer(tmp_path, embedding):
     pytest.importorskip("wasmtime")
     kinds = {"hash": ("gru", "last"), "char": ("ffn", "both"), "ngrams": ("ffn", "mean")}
     arch, pooling = kinds.get(embedding, ("conv", "max"))
-    check(made.write_packed(made.write_student(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling)))
+    check(made.packed(tmp_path / "s", arch, embedding, "affine-row", pooling=pooling))
 
 
 def test_long_texts_and_refusals():

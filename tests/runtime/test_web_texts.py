@@ -33,7 +33,7 @@ OTHER_KIND = "Error: the model reads another kind of input: one text, two texts,
 @pytest.mark.skipif(NODE is None, reason="no Node.js here")
 def test_what_is_not_a_string_is_refused(tmp_path):
     kinds = ({}, {"pair": True}, {"kind": "tags"})
-    files = [made.write_packed(made.write_student(tmp_path / str(i), "conv", "char", **kinds[i])) for i in range(3)]
+    files = [made.packed(tmp_path / str(i), "conv", "char", **kinds[i]) for i in range(3)]
     command = [NODE, "--input-type=module", "-e", SCRIPT, "--", web_module.WRAPPER, *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

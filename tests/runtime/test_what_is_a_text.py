@@ -84,7 +84,7 @@ NO_PAIRS = {
 
 def loaded(folder, loader, arch="ffn", **kind):
     """Return a model of hashed words."""
-    return loader(made.write_packed(made.write_student(folder / "s", arch, "hash", **kind)))
+    return loader(made.packed(folder / "s", arch, "hash", **kind))
 
 
 def methods(model):

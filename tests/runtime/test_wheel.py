@@ -20,7 +20,7 @@ import tiny
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packed_students import write_packed, write_student
+from packed_students import packed
 
 from card import read_card
 from compression.runtime import zoo_names
@@ -125,7 +125,7 @@ def test_cards_of_copies_of_models_that_are_not_here_and_of_files_of_ones_own(ru
     text = run("featherweight", "card", "bc2gm").stdout
     assert 'pipeline_tag: "token-classification"\n' in text
     assert "| test | 5,038 | entity f1 | 73.41 |\n" in text
-    write_packed(write_student(tmp_path / "s", "ffn", "hash")).rename(tmp_path / "own.fwt")
+    packed(tmp_path / "s", "ffn", "hash").rename(tmp_path / "own.fwt")
     text = run("featherweight", "card", "own.fwt").stdout
     assert 'license_name: "unknown"\n' in text
     assert "model-index" not in text

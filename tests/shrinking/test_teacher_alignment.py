@@ -7,13 +7,11 @@ import shrunk
 import tiny
 from stops import stopped_in_step
 
-from common.config import parse_flags
 from common.errors import UserError
 from common.training.checkpoint import load_weights
 from common.training.models import read_config
-from compression.shrinking.chain import compress
 from compression.shrinking.quantize import Quantize
-from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.shrinking.settings import CompressSettings
 
 STILL = {"tune_epochs": 1, "tune_lr": 1e-30, "alpha": 0.0}
 """Tuning that leaves the weights as they are, so that its loss is that of the student before it."""
@@ -118,10 +116,8 @@ def test_a_later_command_aligns_as_the_distillation_did_unless_told_otherwise(wo
     chain = shrunk.compressed(workspace, "distill", "quantize", **shape(workspace, align_hidden=1.0, **recipe))
 
     def quantized(*words):
-        flags = ["--task", "sst-2", "--workspace", str(workspace), "--load-trained-model", "whole", "--cpu"]
-        flags += ["--compression-actions", "quantize", "--quantizer", "ternary", "--tune-epochs", "1"]
-        flags += ["--seed", str(tiny.SEED), "--no-loadbar", *words]
-        return compress(parse_flags(CompressSettings, flags, "", defaults_for))[-1]
+        flags = ["--compression-actions", "quantize", "--quantizer", "ternary", "--tune-epochs", "1"]
+        return shrunk.smaller(workspace, "whole", *flags, "--seed", str(tiny.SEED), *words)
 
     assert quantized() == chain[1]
     plain = quantized("--align-hidden", "0")

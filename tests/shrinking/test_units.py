@@ -1,42 +1,30 @@
 """Structured pruning: units leave, the same number in each direction, and those that nothing reads change nothing."""
 
-import numpy as np
 import pytest
 import shrunk
 import tiny
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shrunk import logits_over as logits
 
 from common.errors import UserError
-from common.kinds.ragged import EncodedText
 from compression.shrinking.pruning.units import remove_units
-from compression.students.batch import EncodedRows
 from compression.students.layers import Recurrent
 from compression.students.saved import load_student
-from compression.students.scoring import student_logits
 from compression.students.weights import Dense, Product
 
-HIDDEN, NEURONS, VOCABULARY = 6, 8, 30
+HIDDEN, NEURONS = 6, 8
 
 
 def student(arch, pair, pooling=None, **given):
-    sizes = {"embedding_dim": 5, "vocab_size": VOCABULARY, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
+    sizes = {"embedding_dim": 5, "vocab_size": 30, "encoder_hidden_dim": HIDDEN, "cls_hidden_dim": NEURONS}
     sizes |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 8, "adapters": 3}
     return shrunk.fresh(arch, "bpe", pair, outputs=3, pooling=pooling or tiny.POOLINGS[arch][0], **sizes, **given)
 
 
-def text(pair, rows=32):
-    rng = np.random.default_rng(2)
-    columns = [
-        EncodedText.from_lists([rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 9, rows)], 1, (0,), 40)
-        for _ in range(2 if pair else 1)
-    ]
-    return EncodedRows(*columns)
-
-
-def logits(net, encoded):
-    return torch.from_numpy(student_logits(net, encoded, shrunk.CPU))
+def text(pair):
+    return shrunk.random_rows(1 + pair)
 
 
 def silence(net, pair, units, neurons):

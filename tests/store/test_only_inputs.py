@@ -9,6 +9,7 @@ import typing
 
 import pytest
 import small_roberta
+import stages
 import tiny
 
 import common
@@ -21,8 +22,6 @@ from common.store.store import Store
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 
 NAMES = ("data/*/splits", "data/*/augmented/*", "data/*/logits/*/*", "models/*/*", "packed/*/*")
@@ -97,8 +96,7 @@ def cross_fit(world):
 
 def score(world):
     for name in ("s", "both"):
-        settings = {"task": "sst-2", "workspace": world.workspace, "cpu": True, "loadbar": False, "force": True}
-        evaluate(EvaluateSettings(**settings, model_name=name))
+        stages.score_of(world.workspace, name, force=True)
 
 
 STEPS = {

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from stages import score_of
 
-from common.data.split import Split
 from common.errors import UserError
 from common.kinds.registry import ANSWERS
 from common.kinds.spans import ENDS, best_spans, texts_of, to_characters, word_spans
@@ -20,8 +20,6 @@ from common.training.batching import sorted_batches
 from common.training.losses import combined
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.runtime import HashedWords, PackedError, load, spans, windows_of
 from compression.shrinking.chain import compress
 from compression.students.batch import Batch
@@ -38,8 +36,7 @@ PAIRS += [("film", f"{'a' * 70} film {'b' * 31}")]
 
 
 def rows_of(pairs):
-    questions, contexts = zip(*pairs, strict=True)
-    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)), ANSWERS)
+    return tiny_questions.unanswered(*pairs)
 
 
 ARCHS = ("bilstm", "gru", "conv", *packed_students.TRANSFORMERS)
@@ -258,10 +255,9 @@ def test_a_student_learns_to_answer(tmp_path, encoder):
     for folder in compress(tiny.compress_settings(**settings)):
         config = read_config(folder)
         assert (config.task_kind, config.pair) == (ANSWERS, True)
-        about = {"task": argument, "workspace": paths.root, "model_name": folder.name, "cpu": True, "loadbar": False}
-        (row,) = evaluate(EvaluateSettings(**about))
+        row = score_of(paths.root, folder.name, argument)
         scores[config.stage] = row["metrics"]["answer_f1"]
-    (packed,) = evaluate(EvaluateSettings(**{**about, "packed": True}))
+    packed = score_of(paths.root, folder.name, argument, packed=True)
     assert packed["metrics"] == row["metrics"]
     assert packed["threshold"] == load(paths.packed("films", folder.name)).threshold
     assert scores["distilled"] > 0.6

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the_batch
+from any_batch import check_every_weight_learns, check_rows_do_not_depend_on_the_batch, check_shapes
 
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
@@ -16,9 +16,8 @@ from compression.runtime.shapes import ARCHS
 from compression.students.batch import EncodedRows
 from compression.students.layers import round_inputs
 from compression.students.settings import StudentArch, StudentSettings, student_defaults
-from compression.students.spec import PARTS, StudentSpec
+from compression.students.spec import StudentSpec
 from compression.students.student import Student
-from compression.students.weights import matrices
 
 SIZES = {"embedding_dim": 5, "vocab_size": 30, "encoder_hidden_dim": 4, "cls_hidden_dim": 6, "dropout": 0.3}
 SIZES |= {"heads": 2, "layers": 2, "iterations": 3, "intermediate_dim": 7, "adapters": 3, "max_tokens": 20}
@@ -80,16 +79,6 @@ def test_of_every_layout_every_weight_learns_whatever_the_batch(arch, layout, pa
 def test_the_spec_lists_the_shapes_of_the_torch_model(arch, embedding, pooling, pair):
     spec = StudentSpec(arch, StudentSettings(embedding_type=embedding, pooling=pooling, **SIZES), 3, pair)
     check_shapes(build(arch, embedding, pooling, pair), spec)
-
-
-def check_shapes(student, spec):
-    own = {name: tuple(matrix.dense().shape) for name, matrix in matrices(student)}
-    for name, parameter in student.named_parameters():
-        if name.removesuffix(".value") not in own:
-            own[name.removesuffix("_ih").removesuffix("_hh")] = tuple(parameter.shape)  # two recurrent biases are one
-    assert spec.shapes() == own
-    assert {name: tuple(student.vector(name).shape) for name in spec.vectors()}.items() <= own.items()
-    assert {name.split(".")[0] for name in own} <= set(PARTS)
 
 
 def test_all_architectures_are_tested_and_packed():

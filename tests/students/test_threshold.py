@@ -11,7 +11,9 @@ import tiny_questions
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shrunk import compressed
 from sklearn.metrics import f1_score
+from stages import logits_of, score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -20,15 +22,11 @@ from common.kinds.spans import best_spans
 from common.store.artifact import folder_of, read_manifest
 from common.store.workspace import Workspace
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.packing import pack_student, packed_sections
 from compression.runtime import PackedError, load, to_probabilities
 from compression.runtime.header import CALIBRATED, THRESHOLD
 from compression.runtime.model import load_bytes
-from compression.shrinking.chain import compress
 from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
 from compression.students.threshold import HALF, fit_answer_threshold, fit_threshold
 
 TWO = {"labels": ["no", "yes"], "f1": True}
@@ -90,28 +88,21 @@ def test_a_threshold_of_another_kind_of_model_is_refused(tmp_path, shape):
         load_bytes(damage.assemble(forged, rest))
 
 
-def score(workspace, task, name, packed=False):
-    settings = {"task": task, "workspace": workspace, "model_name": name, "packed": packed}
-    return evaluate(EvaluateSettings(cpu=True, loadbar=False, **settings))[0]
-
-
 def test_it_is_chosen_on_validation_and_scores_test(workspace):
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 4, "alpha": 1.0}
-    values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
-    compress(tiny.compress_settings(task="qqp", workspace=workspace, **tiny.small(**values)))
+    student = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 4}
+    compressed(workspace, "distill", "pack", task="qqp", **student)
     path, task = workspace / "packed/qqp/s.fwt", load_task("qqp")
     facts, model = read_manifest(folder_of(path)).facts, load(path)
-    student, tokenizer, _ = load_student(workspace / "models/qqp/s", torch.device("cpu"))
 
     def rows(name):
         split = load_split(Workspace(workspace), task, name)
-        logits = student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
+        logits = logits_of(workspace / "models/qqp/s", split)
         return to_probabilities(logits, facts["temperature"]), split.labels
 
     assert facts["threshold"] == fit_threshold(*rows("validation")) == pytest.approx(model.threshold, abs=1e-6)
     probabilities, labels = rows("test")
     for name, packed in (("s", False), ("s", True), (str(path), True)):
-        row = score(workspace, "qqp", name, packed)
+        row = score_of(workspace, name, "qqp", packed=packed)
         assert row["threshold"] == facts["threshold"]
         assert row["metrics"]["f1"] == f1_score(labels, probabilities.argmax(1))
         assert row["metrics"]["f1_at_threshold"] == f1_score(labels, probabilities[:, 1] >= facts["threshold"])
@@ -130,7 +121,7 @@ def test_no_threshold_of_answers_has_a_higher_f1(rows):
         return answer_scores(labels, best_spans(logits, threshold), contexts)[:, 1].mean()
 
     found = fit_answer_threshold(logits, labels, contexts)
-    tried = np.linspace(0.0005, 0.9995, 400)  # one at least between the probabilities of two margins
+    tried = 1 / (1 + np.exp(-np.arange(-6.5, 7)))  # one between the probabilities of two margins, and beyond the ends
     best = max(map(f1, tried))
     assert f1(found) == pytest.approx(best)
     if f1(HALF) == pytest.approx(best):
@@ -140,13 +131,11 @@ def test_no_threshold_of_answers_has_a_higher_f1(rows):
 def test_answers_of_validation_are_scored_at_it_as_those_of_test_are(tmp_path):
     argument = str(tiny_questions.write_task(tmp_path / "files", unanswerable=True))
     preprocess(tiny.prepare_settings(tmp_path, argument))
-    values = {"student_arch": "bilstm", "embedding_type": "hash", "pair_encoder": "align", "model_name": "s"}
-    values |= {"epochs": 1, "alpha": 1.0, "only_original_data": True}
-    (folder,) = compress(tiny.compress_settings(task=argument, workspace=tmp_path, **tiny.small(**values)))
+    student = {"student_arch": "bilstm", "embedding_type": "hash", "pair_encoder": "align", "model_name": "s"}
+    (folder,) = compressed(tmp_path, "distill", task=argument, **student)
     split = load_split(Workspace(tmp_path), load_task(argument), "validation")
-    student, tokenizer, _ = load_student(folder, torch.device("cpu"))
-    logits = student_logits(student, encode_split(tokenizer, split), torch.device("cpu"))
-    row = score(tmp_path, argument, "s")
+    logits = logits_of(folder, split)
+    row = score_of(tmp_path, "s", argument)
     fitted, half = (
         answer_scores(split.labels, best_spans(logits, threshold), split.sentence2)[:, 1].mean()
         for threshold in (row["threshold"], HALF)
@@ -157,12 +146,10 @@ def test_answers_of_validation_are_scored_at_it_as_those_of_test_are(tmp_path):
 
 
 def test_other_tasks_have_none(workspace):
-    values = {"student_arch": "ffn", "embedding_type": "hash", "model_name": "s", "epochs": 1, "alpha": 1.0}
-    values |= {"only_original_data": True, "compression_actions": ("distill", "pack")}
-    compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**values)))
+    compressed(workspace, "distill", "pack", student_arch="ffn", embedding_type="hash", model_name="s")
     assert load(workspace / "packed/sst-2/s.fwt").threshold is None
     assert "threshold" not in read_manifest(folder_of(workspace / "packed/sst-2/s.fwt")).facts
-    row = score(workspace, "sst-2", "s")
+    row = score_of(workspace, "s")
     assert "threshold" not in row
     # The key of its scores does not depend on how answers are scored.
     assert read_manifest(tiny.scores(workspace, "s")).settings == {"task": "sst-2", "precision": None}

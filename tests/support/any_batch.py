@@ -1,11 +1,13 @@
-"""A student's logits and gradients, alone and in batches of other rows."""
+"""A student's logits and gradients, alone and in batches of other rows; the shapes of its weights."""
 
 from collections.abc import Callable
 
 import torch
 
 from compression.students.batch import Batch
+from compression.students.spec import PARTS, StudentSpec
 from compression.students.student import Student
+from compression.students.weights import matrices
 
 
 def check_rows_do_not_depend_on_the_batch(student: Student, batch_of: Callable[[list[int]], Batch]) -> None:
@@ -30,3 +32,14 @@ def check_every_weight_learns(student: Student, batch: Batch) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in student.parameters())
     assert torch.equal(student(batch), logits)
     assert not torch.equal(student.train()(batch), logits)
+
+
+def check_shapes(student: Student, spec: StudentSpec) -> None:
+    """Assert that the spec lists the shapes of the student's weights."""
+    own = {name: tuple(matrix.dense().shape) for name, matrix in matrices(student)}
+    for name, parameter in student.named_parameters():
+        if name.removesuffix(".value") not in own:
+            own[name.removesuffix("_ih").removesuffix("_hh")] = tuple(parameter.shape)  # two recurrent biases are one
+    assert spec.shapes() == own
+    assert {name: tuple(student.vector(name).shape) for name in spec.vectors()}.items() <= own.items()
+    assert {name.split(".")[0] for name in own} <= set(PARTS)

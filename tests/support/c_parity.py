@@ -2,11 +2,13 @@
 
 import numpy as np
 import packed_students as made
+import pytest
 import tiny
 from unicode_torture import TORTURE
 
-from compression.runtime import load, tidy
-from compression.runtime.native import load_native
+from compression.runtime import PackedError, load, tidy
+from compression.runtime.model import load_bytes
+from compression.runtime.native import NativeModel, load_native
 
 TEXTS = [*TORTURE, *(text for text, _ in tiny.sentences(20))]
 NEAR = 1e-3
@@ -14,8 +16,15 @@ NEAR = 1e-3
 
 def both(folder, *kind, **more):
     """Return a student in both runtimes."""
-    path = made.write_packed(made.write_student(folder / "s", *kind, **more))
+    path = made.packed(folder / "s", *kind, **more)
     return load(path), load_native(path)
+
+
+def refused(data):
+    """Check that both readers refuse a file."""
+    for reader in (load_bytes, NativeModel):
+        with pytest.raises(PackedError):
+            reader(data)
 
 
 def check(theirs, ours, texts):

@@ -171,11 +171,22 @@ def write_student(folder, arch, embedding, form="float32", pair=False, pooling=N
     return tiny.write_manifest(folder, **config)
 
 
+def spread(tensors):
+    """Make answers decided, and none of the labels usual: an edit for write_student."""
+    tensors["classifier.3.weight.value"] *= 8
+    tensors["classifier.3.bias"][:] = 0
+
+
 def write_packed(folder):
     """Pack a student into its own folder, and return the file."""
     path = folder / f"{folder.name}.fwt"
     path.write_bytes(pack_student(folder))
     return path
+
+
+def packed(folder, *kind, **given):
+    """The packed file of a student that is written into a folder, as by write_student."""
+    return write_packed(write_student(folder, *kind, **given))
 
 
 @functools.lru_cache(4)

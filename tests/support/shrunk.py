@@ -1,16 +1,20 @@
 """Students that are made smaller: a fresh one, or by the settings of compress.py in a workspace."""
 
+import numpy as np
 import tiny
 import torch
+from stages import logits_of
 
 from common.config import parse_flags
 from common.data.split import load_split
 from common.data.tasks import load_task
+from common.kinds.ragged import EncodedText
 from common.store.workspace import Workspace
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
+from compression.students.batch import EncodedRows
 from compression.students.saved import load_student
-from compression.students.scoring import encode_split, student_logits
+from compression.students.scoring import student_logits
 from compression.students.settings import StudentSettings
 from compression.students.student import Student
 
@@ -25,6 +29,18 @@ def fresh(arch="bilstm", embedding="bpe", pair=False, outputs=2, **sizes):
     own = {"embedding_dim": 6, "vocab_size": 40, "encoder_hidden_dim": 5, "cls_hidden_dim": 7}
     own |= {"pooling": tiny.POOLINGS[arch][-1], "heads": 1, "layers": 2, "intermediate_dim": 8}
     return Student(arch, StudentSettings(embedding_type=embedding, **{**own, **sizes}), outputs, pair).eval()
+
+
+def random_rows(columns=1, rows=32, pieces=30):
+    """Rows of texts of one to eight random pieces, always the same."""
+    rng = np.random.default_rng(2)
+    texts = [[rng.integers(0, pieces, n).tolist() for n in rng.integers(1, 9, rows)] for _ in range(columns)]
+    return EncodedRows(*(EncodedText.from_lists(ids, 1, (0,), 40) for ids in texts))
+
+
+def logits_over(student, rows):
+    """A student's logits over encoded rows."""
+    return torch.from_numpy(student_logits(student, rows, CPU))
 
 
 def compressed(workspace, *actions, task="sst-2", **given):
@@ -51,10 +67,7 @@ def loaded(folder):
 
 def logits(folder, workspace, task="sst-2", rows="test"):
     """Logits of the student of a folder over a split, float32 [n, outputs]."""
-    student, tokenizer, _ = load_student(folder, CPU)
-    return student_logits(
-        student, encode_split(tokenizer, load_split(Workspace(workspace), load_task(task), rows)), CPU
-    )
+    return logits_of(folder, load_split(Workspace(workspace), load_task(task), rows))
 
 
 def weights_file(folder):

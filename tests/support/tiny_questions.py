@@ -7,10 +7,18 @@ import numpy as np
 import tiny
 import yaml
 
+from common.data.split import Split
 from common.data.tasks import load_task
+from common.kinds.registry import ANSWERS
 
 SHIPPED = ("squad", "squad-2", "squad-shifts")
 """Tasks of questions that the project has."""
+
+
+def unanswered(*pairs: tuple[str, str]) -> Split:
+    """Rows of questions and contexts, without answers."""
+    questions, contexts = zip(*pairs, strict=True)
+    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)), ANSWERS)
 
 
 def paragraphs(count: int, unanswerable: bool = False) -> list[dict]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from stages import score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -18,8 +19,6 @@ from common.training.models import read_config, weights_file
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.analysis.text import describe
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.evaluation.sizes import measure
 from compression.shrinking.chain import compress
 from compression.shrinking.settings import CompressSettings, defaults_for
@@ -56,8 +55,7 @@ def test_only_adapters_and_head_are_trained_and_saved(adapted, encoder):
 
 def test_an_adapted_teacher_is_used_like_any_other(adapted, encoder):
     workspace = adapted.parents[2]
-    settings = {"task": "sst-2", "workspace": workspace, "model_name": "adapted", "cpu": True, "loadbar": False}
-    (row,) = evaluate(EvaluateSettings(**settings))
+    row = score_of(workspace, "adapted")
     assert row["trained_parameters"] == read_config(adapted).trained_parameters
     assert measure(adapted)["parameters"] == row["parameters"]
     teacher = load_teacher(adapted, CPU, torch.float32)

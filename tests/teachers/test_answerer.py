@@ -5,8 +5,10 @@ import pytest
 import tiny
 import tiny_questions
 import torch
+from stages import score_of
+from tiny_questions import unanswered
 
-from common.data.split import Split, load_split
+from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.kinds.registry import ANSWERS
@@ -19,20 +21,12 @@ from common.training.losses import combined
 from common.training.metrics import score
 from common.training.models import read_config
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
 from compression.evaluation.predictions import predictions_file
-from compression.evaluation.settings import EvaluateSettings
 from compression.inference.saved_model import load_saved
 
 CPU = torch.device("cpu")
 QUESTION = "how is the film ?"
 CONTEXT = "the tedious film's plot, 1990's is \u200b wonderful! " * 6
-
-
-def rows_of(*pairs):
-    """Rows of questions and contexts, without answers."""
-    questions, contexts = zip(*pairs, strict=True)
-    return Split(list(questions), list(contexts), np.full((len(pairs), 1, 2), -1), np.arange(len(pairs)), ANSWERS)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +49,7 @@ def test_a_word_starts_as_its_first_piece_and_ends_as_its_last(answerer):
     context = CONTEXT[:47]
     answerer.model.eval()
     logits, spans = pieces_of(answerer, QUESTION, context)
-    found = answerer.logits(rows_of((QUESTION, context), (QUESTION, "film"), (QUESTION, "")))
+    found = answerer.logits(unanswered((QUESTION, context), (QUESTION, "film"), (QUESTION, "")))
     words = word_spans(context)
     assert found.shape == (3, len(words) + 1, 2)
     assert (~np.isnan(found[..., 0])).sum(1).tolist() == [len(words) + 1, 2, 1]
@@ -68,7 +62,7 @@ def test_a_word_starts_as_its_first_piece_and_ends_as_its_last(answerer):
 
 
 def test_a_long_context_is_read_in_windows(answerer):
-    encoded = answerer.encode(rows_of((QUESTION, "film"), (QUESTION, CONTEXT)))
+    encoded = answerer.encode(unanswered((QUESTION, "film"), (QUESTION, CONTEXT)))
     first, last = encoded.first_windows[1:]
     assert encoded.first_windows[:2].tolist() == [0, 1]
     assert last - first > 3
@@ -90,13 +84,13 @@ def test_a_long_context_is_read_in_windows(answerer):
         margin = min(begin - context[0], context[-1] - stop)
         # Neighbouring windows overlap by 21 pieces: in the middle of the context half of them are on either side.
         assert margin >= 7 or window in (0, last - first - 1)
-    found = answerer.logits(rows_of((QUESTION, CONTEXT)))
+    found = answerer.logits(unanswered((QUESTION, CONTEXT)))
     assert np.isfinite(found).all()
     assert found.shape == (1, len(words) + 1, 2)
 
 
 def test_a_row_does_not_depend_on_its_batch(answerer):
-    rows = rows_of((QUESTION, CONTEXT), ("a " * 80, "film plot"), (QUESTION, CONTEXT[:90]), (QUESTION, "a b"))
+    rows = unanswered((QUESTION, CONTEXT), ("a " * 80, "film plot"), (QUESTION, CONTEXT[:90]), (QUESTION, "a b"))
     together = answerer.logits(rows)
     for row in range(len(rows)):
         alone = answerer.logits(rows.take(np.array([row])))[0]
@@ -107,7 +101,7 @@ def test_a_row_does_not_depend_on_its_batch(answerer):
 def test_too_few_tokens_are_refused(encoder):
     teacher = HuggingFaceAnswerer(encoder, ANSWERS, ENDS, CPU, torch.float32, 31, new_head=True)
     with pytest.raises(UserError, match="--max-tokens 31: a question and its context need at least 32"):
-        teacher.encode(rows_of((QUESTION, CONTEXT)))
+        teacher.encode(unanswered((QUESTION, CONTEXT)))
 
 
 def test_the_loss_of_answers_is_of_the_words_that_there_are():
@@ -161,8 +155,7 @@ def test_a_teacher_learns_to_answer_and_its_logits_are_kept(tmp_path, encoder):
     preprocess(tiny.prepare_settings(paths.root, argument))
     folder = finetune(tiny.finetune_settings(paths.root, argument, encoder, max_epochs=4, max_tokens=64))
     assert (read_config(folder).task_kind, read_config(folder).pair) == (ANSWERS, True)
-    about = {"task": argument, "workspace": paths.root, "model_name": folder.name, "cpu": True, "loadbar": False}
-    (row,) = evaluate(EvaluateSettings(**about))
+    row = score_of(paths.root, folder.name, argument)
     assert row["metrics"]["answer_f1"] > 0.5
     assert row["metrics"]["answer_f1"] >= row["metrics"]["exact_match"]
     assert predictions_file(paths.scores("films", "films", folder.name), "test").exists()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import tiny
+from stages import score_of
 
 from common.data.split import load_split
 from common.data.tasks import load_task
@@ -17,8 +18,6 @@ from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
 from compression.distillation.distill import distill
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.experiments.jobs import Job
 from compression.experiments.sweep.work import run_jobs
 from compression.tokenizers.teacher_vocabulary import teacher_vocabulary
@@ -36,11 +35,6 @@ def generate_logits(workspace, name, rows="processed"):
 
 def logits_of(workspace, name, split="train"):
     return load_logits(Workspace(workspace), SST, name, split)
-
-
-def scored(workspace, name, **given):
-    asked = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False}
-    return evaluate(EvaluateSettings(**asked, model_name=name, **given))[0]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +61,7 @@ def test_logits_are_the_mean_of_the_members(combined):
 
 
 def test_an_ensemble_is_scored_and_as_large_as_its_members(own):
-    tiny_bert, other, both = (scored(own, name) for name in ("tiny-bert", "other", "ensemble"))
+    tiny_bert, other, both = (score_of(own, name) for name in ("tiny-bert", "other", "ensemble"))
     for size in ("parameters", "bytes_model", "bytes_gzip"):
         assert both[size] == tiny_bert[size] + other[size]
     assert sum(both["parts"].values()) == both["parameters"]
@@ -77,11 +71,11 @@ def test_an_ensemble_is_scored_and_as_large_as_its_members(own):
 
 
 def test_an_ensemble_keeps_its_members_but_not_the_logits_of_a_name_that_means_another(own, encoder):
-    before = scored(own, "ensemble")["metrics"]
+    before = score_of(own, "ensemble")["metrics"]
     finetune(tiny.finetune_settings(own, "sst-2", encoder, model_name="other", max_epochs=1, lr=0.02, force=True))
     with pytest.raises(UserError, match=r"member other has been replaced; run finetune\.py --ensemble again"):
         logits_of(own, "ensemble")
-    assert scored(own, "ensemble", force=True)["metrics"] == before
+    assert score_of(own, "ensemble", force=True)["metrics"] == before
     with pytest.raises(UserError, match="--force to replace it"):
         ensemble(own, "tiny-bert", "other")
     ensemble(own, "tiny-bert", "other", force=True)
@@ -93,7 +87,7 @@ def test_an_ensemble_keeps_its_members_but_not_the_logits_of_a_name_that_means_a
 
 def test_a_member_needs_no_name(own):
     (own / "models/sst-2/other").unlink()
-    assert scored(own, "ensemble")
+    assert score_of(own, "ensemble")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import tiny
 import torch
 import transformers
 from small_roberta import CPU, HEAD, SHARED, TEXT, finetuned, hub, settings, split_of
+from stages import score_of
 
 from common.data.split import load_split, read_split
 from common.data.tasks import load_task
@@ -28,8 +29,6 @@ from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.candidates import MaskedCandidates
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 from compression.shrinking.chain import compress
 from compression.tokenizers.bytelevel import ByteLevelTokenizer
 
@@ -50,8 +49,7 @@ def tokenizer(roberta):
 
 def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     workspace = tiny.copy_workspace(taught, tmp_path / "workspace")
-    scored = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False}
-    [row] = evaluate(EvaluateSettings(**scored, model_name="small"))
+    row = score_of(workspace, "small")
     assert row["metrics"]["accuracy"] > 0.8
     assert row["stage"] == "teacher"
     rows = {"model_name": "small", "generate_loss": ("processed",)}
@@ -60,13 +58,14 @@ def test_the_whole_pipeline_on_sst_2_text(taught, roberta, glove, tmp_path):
     student = {"student_arch": "ffn", "embedding_type": "hash", "teacher": "small", "only_original_data": True}
     [folder] = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**student)))
     assert read_config(folder).teacher == "small"
-    assert evaluate(EvaluateSettings(**scored, model_name=folder.name))
+    assert score_of(workspace, folder.name)
     layers = {"student_arch": "transformer", "embedding_type": "wordpiece", "layers": 1, "encoder_hidden_dim": 16}
     layers |= {"embedding_dim": 16, "heads": 2, "intermediate_dim": 64, "init_from_teacher": ("first",)}
     student |= {**layers, "align_hidden": 1.0, "align_attention": 1.0}
     [folder] = compress(tiny.compress_settings(task="sst-2", workspace=workspace, **tiny.small(**student)))
     assert len(ByteLevelTokenizer.load(folder, read_config(folder).student["vocab_size"], 40).pieces) > 256
-    found = analyze(AnalyzeSettings(**scored, model_name="small", model_size=True, attention=("a good film",)))
+    about = {"task": "sst-2", "workspace": workspace, "model_name": "small", "cpu": True, "loadbar": False}
+    found = analyze(AnalyzeSettings(**about, model_size=True, attention=("a good film",)))
     assert list(found["model_size"]["parts"]) == ["embeddings", "encoder", "head"]
     assert Path(found["attention"][0]).name == "attention.png"
 

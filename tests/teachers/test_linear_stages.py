@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from stages import score_of
 
 import common.teachers.linear_step
 from common.data.split import load_split
@@ -20,8 +21,6 @@ from common.training.models import read_config
 from compression.analysis.analyze import analyze
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.preprocess import preprocess
-from compression.evaluation.evaluate import evaluate
-from compression.evaluation.settings import EvaluateSettings
 
 CPU = torch.device("cpu")
 SST = load_task("sst-2")
@@ -49,21 +48,16 @@ def logits(workspace, teacher, rows="processed", **given):
     return load_logits(Workspace(workspace), SST, teacher, "train" if rows == "processed" else rows)
 
 
-def scored(workspace, teacher, **given):
-    asked = {"task": "sst-2", "workspace": workspace, "cpu": True, "loadbar": False}
-    return evaluate(EvaluateSettings(**asked, model_name=teacher, **given))[0]
-
-
 @pytest.mark.parametrize("name", ["linear", "tiny-bert-frozen", "ensemble"])
 def test_teachers_are_scored_as_any_other(fitted, name):
-    row = scored(fitted, name)
+    row = score_of(fitted, name)
     assert row["metrics"]["accuracy"] > 0.5
     assert row["parameters"] > 0
     assert row["bytes_model"] > 0
 
 
 def test_a_frozen_teacher_counts_its_encoder(fitted, encoder):
-    row, config = scored(fitted, "tiny-bert-frozen"), read_config(fitted / "models/sst-2/tiny-bert-frozen")
+    row, config = score_of(fitted, "tiny-bert-frozen"), read_config(fitted / "models/sst-2/tiny-bert-frozen")
     assert row["bytes_model"] > (encoder / "model.safetensors").stat().st_size * 0.9
     analysis = analyze(AnalyzeSettings(task="sst-2", workspace=fitted, model_name="tiny-bert-frozen"))
     assert analysis["model_disk_size"]["bytes_model"] == row["bytes_model"]
@@ -146,6 +140,6 @@ def test_folds_are_refused_for_other_teachers(prepared):
 
 @pytest.mark.parametrize("name", ["linear", "ensemble"])
 def test_cached_vectors_are_not_timed(fitted, name, capsys):
-    timed = scored(fitted, name, time=True)
+    timed = score_of(fitted, name, time=True)
     assert "speed" not in timed
     assert f"{name}: not timed" in capsys.readouterr().err

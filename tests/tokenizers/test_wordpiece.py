@@ -32,7 +32,7 @@ PIECES = ["[UNK]", *LETTERS, *(f"##{letter}" for letter in LETTERS[:62]), *WORDS
 def check_pieces(text, lowercase=True):
     theirs = Tokenizer(WordPiece({piece: row for row, piece in enumerate(PIECES)}, unk_token="[UNK]"))
     theirs.normalizer, theirs.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
-    assert WordPieces(PIECES, lowercase).encode(text) == theirs.encode(text).ids
+    assert WordPieces(PIECES, lowercase).encode(text) == theirs.encode(text).ids, ascii(text)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -47,9 +47,10 @@ def test_pieces_are_berts(text, lowercase):
     check_pieces(text, lowercase)
 
 
-@pytest.mark.parametrize("text", [text for text in TORTURE if "\ue000" not in text])
-def test_pieces_are_berts_on_torture(text):
-    check_pieces(text)
+def test_pieces_are_berts_on_torture():
+    for text in TORTURE:
+        if "\ue000" not in text:
+            check_pieces(text)
 
 
 def test_a_teachers_vocabulary_is_taken_without_its_special_tokens(prepared):

@@ -134,7 +134,7 @@ def test_answers_that_fit_no_row_are_an_error(tmp_path, header, cells, message):
 
 
 @pytest.mark.slow
-def test_answers_teach_where_there_are_no_labels(tmp_path):
+def test_answers_teach_where_there_are_no_labels(tmp_path, short_fits):
     """Rows without an answer get the linear teacher's; the output has the answers' score on labelled rows."""
     rows = labelled_rows(200)
     cells = [(text, label if i < 100 else "", label if i % 4 else "") for i, (text, label) in enumerate(rows)]

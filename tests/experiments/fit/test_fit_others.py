@@ -47,7 +47,7 @@ def test_it_needs_a_precision(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_teacher_is_unsure_of_them(tmp_path, encoder):
+def test_a_teacher_is_unsure_of_them(tmp_path, short_fits, encoder):
     given = settings(tmp_path, encoder=str(encoder), max_bytes=4000, minutes=0.4, output=tmp_path / "reviews.fwt")
     result = fit(given)
     task = load_task(str(given.paths.experiment(given.experiment) / "task.yaml"))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fit_results import packed, result
 from page_rows import row
 
 from common.data.split import Split
@@ -14,7 +15,7 @@ from compression.evaluation.label_scores import LabelScore
 from compression.evaluation.predictions import Predictions
 from compression.experiments.fit.analysis import analyse, words_of_labels
 from compression.experiments.fit.page import write_fit_report
-from compression.experiments.fit.result import Analysis, FitResult, Packed
+from compression.experiments.fit.result import Analysis
 from compression.experiments.fit.settings import Baseline
 from compression.experiments.fit.students import Candidate, Trained
 from compression.experiments.report.record import ExperimentRecord
@@ -103,60 +104,21 @@ def test_several_labels_have_no_confusion_and_numbers_have_errors():
 
 
 def fitted(sizes, of):
-    packed = [
-        Packed(
-            max_bytes=size,
-            student="words",
-            model=f"words-{size}-packed",
-            epochs=15,
-            validation=0.8,
-            metrics={"accuracy": 0.8},
-            packed=f"{size}.fwt",
-            output=f"{size}.fwt",
-            bytes=size - 9,
-            sha256="",
-        )
-        for size in sizes
-    ]
-    tried = Trained(
-        model=f"words-{sizes[0]}",
-        candidate=Candidate(student="words", flags={}, bytes=7900),
-        change="wider",
-        epochs=3,
-        score=0.81,
-        seconds=4.0,
+    candidate = Candidate(student="words", flags={}, bytes=7900)
+    tried = Trained(model=f"words-{sizes[0]}", candidate=candidate, change="wider", epochs=3, score=0.81, seconds=4.0)
+    baselines = (
+        Baseline(name="fastText", metrics={"accuracy": 0.7}, details="1 & 2", seconds=1.0),
+        Baseline(name="tf-idf", metrics={}, details="absent", seconds=0.0),
     )
-    return FitResult(
-        name="small",
-        file="transport.csv",
-        task="texts",
-        notes=(),
-        teacher="linear",
-        stages={"splits": 3.0, "students": 20.0},
-        tried=(tried,),
-        sizes=tuple(packed),
-        chosen=0,
-        metric="accuracy",
-        rows={"train": 90, "validation": 10, "test": 6},
-        majority=0.4,
-        baselines=(
-            Baseline(name="fastText", metrics={"accuracy": 0.7}, details="1 & 2", seconds=1.0),
-            Baseline(name="tf-idf", metrics={}, details="absent", seconds=0.0),
-        ),
-        analysis=of,
-        seconds=30.0,
-        minutes=1.0,
-        report="report.html",
-        texts=("text",),
-        example=("hello",),
-    )
+    times = {"splits": 3.0, "students": 20.0}
+    return result(*map(packed, sizes), stages=times, tried=(tried,), baselines=baselines, analysis=of)
 
 
-def report(folder, result):
+def report(folder, of_fit):
     """Return the texts of report.html and report.md."""
-    own = {"model": result.best.model, "stage": "quantized", "bytes_model": 1e5, "bytes_gzip": 9e4}
+    own = {"model": of_fit.best.model, "stage": "quantized", "bytes_model": 1e5, "bytes_gzip": 9e4}
     record = ExperimentRecord(name="small", title="Transport", kind="chain", definition="fit transport.csv")
-    write_fit_report(folder, [row(own, 1, "test", 0.8)], record, result)
+    write_fit_report(folder, [row(own, 1, "test", 0.8)], record, of_fit)
     return [(folder / name).read_text(encoding="utf-8") for name in ("report.html", "report.md")]
 
 

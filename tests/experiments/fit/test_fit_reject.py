@@ -31,7 +31,7 @@ def test_other_kinds_are_refused_at_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_result_says_what_is_answered(tmp_path, capsys):
+def test_the_result_says_what_is_answered(tmp_path, short_fits, capsys):
     """A fifth of the labels is wrong, so that not every answer can be right."""
     rows = own_task.labelled_rows(400)
     others = dict(zip(own_task.NAMES, own_task.NAMES[::-1], strict=True))

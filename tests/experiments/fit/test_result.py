@@ -1,36 +1,19 @@
 """The result of a fit: its interval, and what it says about a bad one."""
 
 import pytest
+from fit_results import packed, result
 
-from compression.experiments.fit.result import FitResult, Packed, wilson
+from compression.experiments.fit.result import wilson
 from compression.experiments.fit.settings import Baseline
 
 
-def result(score, majority=0.5, baselines=(), sizes=(32_000,), epochs=15):
-    packed = [
-        Packed(
-            max_bytes=size,
-            student="words",
-            model="words",
-            epochs=epochs,
-            validation=score,
-            metrics={"accuracy": score},
-            packed=f"{size}.fwt",
-            output=f"{size}.fwt",
-            bytes=size - 9,
-            sha256="",
-        )
-        for size in sizes
-    ]
+def fitted(score, baselines=(), sizes=(32_000,), epochs=15):
     scored = [
         Baseline(name=name, metrics={"accuracy": value} if value else {}, details="", seconds=1)
         for name, value in baselines
     ]
-    words = {"name": "a", "file": "a.csv", "task": "texts", "teacher": "linear", "report": "", "metric": "accuracy"}
-    numbers = {"seconds": 60, "minutes": 1, "chosen": 0, "stages": {}, "majority": majority}
-    rows = {"train": 800, "validation": 100, "test": 400}
-    several = {"notes": (), "tried": (), "texts": ("text",), "example": ("a text",)}
-    return FitResult(sizes=tuple(packed), baselines=tuple(scored), rows=rows, **words, **numbers, **several)
+    files = (packed(size, score, epochs=epochs) for size in sizes)
+    return result(*files, baselines=tuple(scored), majority=0.5)
 
 
 def test_the_interval_is_wilsons():
@@ -49,7 +32,7 @@ def test_the_interval_is_wilsons():
     ],
 )
 def test_a_bad_result_says_so(score, baselines, warned):
-    bad = result(score, baselines=baselines)
+    bad = fitted(score, baselines=baselines)
     assert len(bad.warnings) == len(warned)
     for warning, words in zip(bad.warnings, warned, strict=True):
         assert words in warning
@@ -58,11 +41,11 @@ def test_a_bad_result_says_so(score, baselines, warned):
 
 
 def test_a_student_of_too_few_epochs_says_so():
-    assert result(0.9, epochs=3).warnings == []
-    assert "few epochs of training (2)" in result(0.9, epochs=2).warnings[0]
+    assert fitted(0.9, epochs=3).warnings == []
+    assert "few epochs of training (2)" in fitted(0.9, epochs=2).warnings[0]
 
 
 def test_several_sizes_have_a_line_each_and_a_recommendation():
-    text = result(0.9, sizes=(8000, 32_000)).text()
+    text = fitted(0.9, sizes=(8000, 32_000)).text()
     assert text.count("Student: ") == 2
     assert "Recommended: 7,991 bytes (8000.fwt)." in text

@@ -1,4 +1,4 @@
-"""A grid of configs/experiments/sweeps/forms.yaml with a form of students that the program does not have.
+"""Run a grid of students (configs/experiments/sweeps/forms*.yaml) with a form that the program does not have.
 
     python benchmarks/rival_forms.py minGRU configs/experiments/sweeps/forms.yaml --set data_dir=../shared/glue
     python benchmarks/rival_forms.py Hadamard configs/experiments/sweeps/forms-banking77.yaml
@@ -13,8 +13,9 @@ codebook   a BiLSTM whose embedding is a product codebook (Jegou et al., 2011, "
            finds these again in the course of training. No packed file has this form: its bytes are those of a packed
            file with the embedding's replaced by the entropy of the codes, and a byte for each number of the vectors.
 
-Further arguments are those of `experiment.py sweep`. Runs take turns in this process, in which the class of the layer
-is replaced. As many weights are trained as in the other forms, so no student of the grid has the same settings.
+Further arguments are those of `experiment.py sweep`. The layer's class is replaced in this process, in which runs take
+turns. Students are reused by their settings, which do not say so: give --workspace a folder of its own, unless no other
+grid in it has these shapes.
 """
 
 import argparse
@@ -54,7 +55,7 @@ WIDTH = 4
 """Columns of a product codebook's vectors."""
 STEPS = 20
 """Steps of k-means."""
-CODES = {"compression_actions": ["distill", "quantize"], "max_bytes": None, "quantizer": "coded", "bits": 4}
+UNPACKED = {"compression_actions": ["distill", "quantize"], "max_bytes": None, "quantizer": "coded", "bits": 4}
 SHAPES = {
     "minGRU": {
         "32 KB": {"student_arch": "gru", "encoder_hidden_dim": 102},
@@ -70,9 +71,9 @@ SHAPES = {
             "embedding_dim": 20,
             "encoder_hidden_dim": 36,
             "bits_embedding": 6,
-            **CODES,
+            **UNPACKED,
         },
-        "100 KB": {"student_arch": "bilstm", "encoder_hidden_dim": 64, "bits_embedding": 8, **CODES},
+        "100 KB": {"student_arch": "bilstm", "encoder_hidden_dim": 64, "bits_embedding": 8, **UNPACKED},
     },
 }
 """Form -> size -> settings."""
@@ -102,9 +103,18 @@ class FixedClassifier(Student):
         last.requires_grad_(False).copy_(torch.from_numpy(signs) / inputs**0.5)
 
 
+class UntrainedSigns(builder.FakeQuantized):
+    """As the base, but a matrix of one magnitude is not trained."""
+
+    def __init__(self, weight: torch.Tensor, scheme: Scheme, stochastic: bool = False) -> None:
+        super().__init__(weight, scheme, stochastic)
+        if len(weight.abs().unique()) == 1:
+            self.value.requires_grad_(False)
+
+
 @dataclasses.dataclass(frozen=True)
 class ProductCodebook(Scheme):
-    """Codes of vectors of WIDTH columns, as many as there are values of `bits` bits."""
+    """For each group of WIDTH columns, 2 ** bits vectors, of which a row has the nearest."""
 
     def fit(self, weight: torch.Tensor) -> Ranges:
         """Return the vectors, float32 [groups, 2 ** bits, WIDTH]."""
@@ -149,15 +159,6 @@ def bytes_with_codebook(folder: Path) -> int:
         vectors, counts = group.unique(dim=0, return_counts=True)
         size += torch.special.entr(counts / len(group)).sum().item() / math.log(2) * len(group) / 8 + vectors.numel()
     return math.ceil(size)
-
-
-class UntrainedSigns(builder.FakeQuantized):
-    """As the base, but a matrix of one magnitude is not trained."""
-
-    def __init__(self, weight: torch.Tensor, scheme: Scheme, stochastic: bool = False) -> None:
-        super().__init__(weight, scheme, stochastic)
-        if len(weight.abs().unique()) == 1:
-            self.value.requires_grad_(False)
 
 
 def main() -> None:

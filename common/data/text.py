@@ -8,7 +8,7 @@ import unicodedata
 from compression.runtime.words import split_words, stands_alone, tidy
 
 normalise = tidy
-"""What readers of data do with every text, and those of packed files too."""
+"""Return text in NFC, with single spaces and stripped ends: readers of data and of packed files share this function."""
 
 _LETTERS = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\U0001f000-\U0010ffff]")
 _INVISIBLE = re.compile(

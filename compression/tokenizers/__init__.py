@@ -17,7 +17,7 @@ UNKNOWN = 0
 """Row of the pieces that have no row of their own."""
 UNCUT = 2**31
 """A number of tokens at which no text is cut."""
-_HALVES = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer:
@@ -97,5 +97,5 @@ class TeacherTokenizer(PieceTokenizer):
 
 
 def are_texts(value: Any) -> bool:
-    """Return whether a value of a JSON file is a list of texts; JSON can hold halves of characters, which are none."""
-    return isinstance(value, list) and all(isinstance(item, str) and not _HALVES.search(item) for item in value)
+    """Return whether a value of a JSON file is a list of texts, without lone surrogates, which UTF-8 cannot hold."""
+    return isinstance(value, list) and all(isinstance(item, str) and not _SURROGATE.search(item) for item in value)

@@ -1,6 +1,6 @@
 """Add a model of a finished experiment to the zoo: its packed file, its card and a line of zoo/README.md.
 
-python zoo/publish.py sizes --model "BiLSTM, 12 KB" --name sst-2-12k
+python zoo/publish.py averaged --model "BiLSTM, averaged, 12 KB" --name sst-2-12k
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PublishSettings(WorkspaceSettings):
     task: str | None = None
     """Task of the model; unset: the experiment's only one."""
     model: str | None = None
-    """Family of models, named as in tables of sizes ('BiLSTM, 12 KB'), whose best seed on validation is published; or
+    """Family of models, named as in tables of sizes ('BiLSTM, averaged, 12 KB'), whose best seed on validation is published; or
     the name of a single model. Unset: the experiment's only family."""
     zoo: Path = Path("zoo")
     """Folder of the zoo, with tasks.yaml."""

@@ -33,7 +33,7 @@ Points = list[tuple[str, float, float]]
 
 def points() -> dict[str, Points]:
     """Return what is drawn, from small to large: our students, fastText, the teacher, and the quoted encoders."""
-    records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "fasttext-sst-2")]
+    records = [read_finished(ROOT / "docs" / "results" / name) for name in ("sizes", "averaged", "fasttext-sst-2")]
     (overview,) = overviews(merged({one.record.name: one.rows for one in records}, TASK))
 
     def points_of(groups: dict[str, Scored]) -> Points:

@@ -55,7 +55,7 @@ def run(*command, **more):
 
 def check(lines, texts):
     """Check lines of a label and a probability against NumPy's."""
-    model = load(zoo_file("sst-2-12k"))
+    model = load(zoo_file("sst-2-9k"))
     expected = model.probabilities(texts)
     cells = [line.split() for line in lines]
     assert [label for label, _ in cells] == [model.labels[i] for i in expected.argmax(1)]
@@ -113,7 +113,7 @@ def test_the_arduino_sketch_answers(tmp_path):
     for path in (FOLDER / "arduino" / "featherweight").glob("featherweight.[ci]*"):
         shutil.copy(path, tmp_path)
     shutil.copy(FOLDER / "c" / "featherweight.h", tmp_path)
-    (tmp_path / "model.h").write_text(run(c_runtime.built("fwt"), "embed", zoo_file("sst-2-12k")))
+    (tmp_path / "model.h").write_text(run(c_runtime.built("fwt"), "embed", zoo_file("sst-2-9k")))
     (tmp_path / "port.cpp").write_text(SERIAL)
     run("cc", "-c", "-std=c99", "-O1", "featherweight.c", "-o", "runtime.o", cwd=tmp_path)
     run("c++", "-Wall", "-Wextra", "-Werror", "port.cpp", "runtime.o", "-o", "sketch", cwd=tmp_path)

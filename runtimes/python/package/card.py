@@ -64,6 +64,7 @@ def card(path: str) -> str:
     try:
         model = load(path)
         entry = find_card("sha256", hashlib.sha256(model.packed).hexdigest())
+        model.name = entry["name"] if entry else model.name
     except PackedError:
         entry = find_card("name", path)
         if entry is None or Path(path).exists():

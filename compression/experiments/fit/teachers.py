@@ -90,7 +90,7 @@ class _Teachers:
             self.stages.run("teachers", "finetune", self.left(_STOPPED), model_name=name, **flags)
             self.read_train(name, folds=FOLDS)
         except OutOfTime:
-            return
+            pass
         except UserError as error:
             say(f"{name}: {error}")
 
@@ -197,6 +197,9 @@ class _Teachers:
             self.stages.run("teachers", "preprocess", augment=VARIANTS, variants=count)
             self.stages.run("teachers", "preprocess", self.left(_STOPPED), generate_loss=(VARIANTS,), model_name=name)
         except OutOfTime:
+            return 0
+        except UserError as error:  # texts of one or two words have no variants
+            say(f"{VARIANTS}: {error}")
             return 0
         self.scores.append(f"they have read {count} variants of each text")
         return count

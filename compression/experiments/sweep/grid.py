@@ -17,7 +17,6 @@ from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.seeds import DEFAULT_SEED
 from common.store.settings import QuerySettings, StageSettings
-from common.teachers.settings import FinetuneSettings
 from compression.experiments.jobs import (
     Cell,
     ExperimentFile,
@@ -131,7 +130,7 @@ class GridFile(ExperimentFile):
                 raise ValueError(f"axes: {name} has no values")
             if isinstance(values, list) and name not in RUN_FIELDS:
                 raise ValueError(f"axes: a run has no setting {name!r}{nearest(name, RUN_FIELDS)}")
-            if isinstance(values, list) and len(set(map(str, values))) < len(values):
+            if isinstance(values, list) and len(set(map(label_of, values))) < len(values):
                 raise ValueError(f"axes: {name} has a value twice")
         return axes
 
@@ -337,13 +336,14 @@ def _shared_jobs(
             raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
         if load_task(task).name not in [load_task(name).name for name in tasks]:
             continue
-        variants = [settings]
-        if kind == "finetune" and settings.pop("each_seed", False):
-            arch = settings.get("arch", FinetuneSettings.model_fields["arch"].default)
-            name = settings.get("model_name") or Path(arch).name
-            variants = [{**settings, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
-        for flags in variants:
-            yield Job(kind, {**_for_shared(kind, fixed), **flags, **_for_shared(kind, overrides), "task": task})
+        each_seed = kind == "finetune" and settings.pop("each_seed", False)
+        job = Job(kind, {**_for_shared(kind, fixed), **settings, **_for_shared(kind, overrides), "task": task})
+        if not each_seed:
+            yield job
+            continue
+        name = job.settings().name
+        for seed in seeds:
+            yield Job(kind, {**job.flags, "seed": seed, "model_name": f"{name}-s{seed}"})
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -33,11 +33,13 @@ def fit(settings: FitSettings) -> FitResult:
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
-    files = (settings.file, settings.test, settings.teacher_file, settings.other)
-    identity = "".join(file_identity(file) for file in files if file)
+    files = list(filter(None, (settings.file, settings.test, settings.teacher_file, settings.other)))
+    identity = "".join(map(file_identity, files))
     for max_bytes in settings.max_bytes:
         if output := settings.output_of(max_bytes):
             check_output(output, "--output")
+            if output.exists() and any(map(output.samefile, files)):
+                raise UserError(f"--output {output}: fit reads this file")
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
         if task_file_of_data(settings.paths, settings.experiment) not in (None, str(folder / TASK_FILE)):

@@ -27,7 +27,7 @@ class Answered(Settings):
 
 
 class Packed(Settings):
-    """The packed file of one size. In fit.json, its path in the workspace is relative to that."""
+    """The packed file of one size. In fit.json, its paths are relative to the workspace."""
 
     max_bytes: int
     student: str
@@ -44,14 +44,14 @@ class Packed(Settings):
     """Share of the test rows that the packed file answers, and the accuracy on these; None without --reject."""
     packed: str
     """The packed file in the workspace."""
-    output: str = ""
-    """Path of the packed file given by --output, or the one in the workspace; fit.json has none."""
+    output: str
+    """Path of the packed file given by --output, else the one in the workspace; in fit.json always the latter."""
     bytes: int
     sha256: str
 
 
 class Mistake(Settings):
-    """A wrong answer. row: number in the test split, from 0; probability: of the answer, None of a number."""
+    """A wrong answer. row: number in the test split, from 0; probability: of the answer, None for numbers."""
 
     row: int
     text: str

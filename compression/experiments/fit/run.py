@@ -191,6 +191,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
                 metrics=rows[-1]["metrics"],
                 at_threshold=at_threshold,
                 packed=paths.relative(packed),
+                output=paths.relative(packed),
                 bytes=packed.stat().st_size,
                 sha256=file_sha256(packed),
             )

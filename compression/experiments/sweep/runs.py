@@ -185,8 +185,9 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     results = folder / RESULTS_FILE
     here = any(RunFolder(paths, run.id).file.exists() for run in record.runs if run.id)
     rows = collect(paths, record) if here or not results.exists() else read_results(results)
-    if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
-        write_fit_report(folder, rows, record, build(FitResult, fitted))
+    fitted = read_json(folder / FIT_FILE) if (folder / FIT_FILE).exists() else {}
+    if "result" in fitted:
+        write_fit_report(folder, rows, record, build(FitResult, fitted["result"]))
     else:
         write_report(folder, rows, record)
     return record, rows

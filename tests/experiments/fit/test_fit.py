@@ -257,6 +257,8 @@ def test_an_output_that_cannot_be_written_is_refused_at_once(tmp_path):
     for output, message in bad.items():
         with pytest.raises(UserError, match=f"--output .*: {message}"):
             fit(FitSettings(**about, output=output))
+    with pytest.raises(UserError, match=r"--output .*reviews\.csv: fit reads this file"):
+        fit(FitSettings(**about, output=tmp_path / "reviews.csv"))
     with pytest.raises(UserError, match=r"xxxx\.\.\. is not a name for an experiment: it is longer than 150 bytes"):
         fit(FitSettings(**about, name="x" * 300))
     assert not (tmp_path / "workspace").exists()

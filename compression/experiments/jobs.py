@@ -35,7 +35,7 @@ from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.report.record import ExperimentRecord, RecordedRun, definition_files, described
+from compression.experiments.report.record import ExperimentRecord, RecordedRun, definition_files, definition_of
 from compression.shrinking.settings import Action, CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults
 
@@ -300,7 +300,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         return plan_file(path.parent / file.pairs, argv)
     name = file.name if chain.name is None else chain.name
     title = file.title or file.name
-    definition = described(path.name, *flags)
+    definition = definition_of(path.name, *flags)
     return _plan(chain, jobs, typed, name=name, title=title, definition=definition, files=definition_files(path))
 
 
@@ -315,7 +315,7 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     chain, flags, typed = _flags_by_job(kinds, argv)
     jobs, words = _in_order(dict(zip(kinds, flags, strict=True))), " ".join(kinds)
     name, title = ("-".join(kinds), words) if chain.name is None else (chain.name, chain.name)
-    return _plan(chain, jobs, typed, name=name, title=title, definition=described(words, *flags))
+    return _plan(chain, jobs, typed, name=name, title=title, definition=definition_of(words, *flags))
 
 
 def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:

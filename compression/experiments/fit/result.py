@@ -19,7 +19,7 @@ _FEW_EPOCHS = 3
 
 
 class Answered(Settings):
-    """What answering only from a probability on gives. accuracy: of the answered rows, None without any."""
+    """Share of the rows whose answers have at least this probability, and the accuracy on these; None without any."""
 
     probability: float
     share: float

@@ -170,7 +170,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     for number, max_bytes in enumerate(settings.max_bytes):
         until = clock.used + (clock.left - _REPORT_SECONDS * clock.slowdown) / (count - number)
         reserve = max((_END_SHARE * settings.seconds - _REPORT_SECONDS) / count, _SIZE_SECONDS * clock.slowdown)
-        search = Search(stages, max_bytes, taught, end=until - reserve, packed=until - reserve / 3)
+        search = Search(stages, max_bytes, taught, train_until=until - reserve, pack_until=until - reserve / 3)
         with threads(1):  # of small students, each operation is too short for several
             winner = search.run()
         tried += search.trained

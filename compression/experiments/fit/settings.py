@@ -13,7 +13,7 @@ from common.reading import UTF_8, Encoding
 from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
 from common.teachers.settings import is_fairseq
-from compression.experiments.report.record import described
+from compression.experiments.report.record import definition_of
 
 _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
@@ -172,10 +172,10 @@ class FitSettings(FitFlags):
         meaning = self.meaning()
         # An encoder's whole path: two may have the same file name.
         encoder = f" encoder={meaning.pop('encoder')}" if "encoder" in meaning else ""
-        return described(f"fit {self.file.name}{encoder}", meaning)
+        return definition_of(f"fit {self.file.name}{encoder}", meaning)
 
 
-def of_file(flags: FitFlags, file: str) -> FitSettings:
+def settings_for_file(flags: FitFlags, file: str) -> FitSettings:
     """Return the settings of a command line and its file. Raises UserError if the path is a folder."""
     if Path(file).is_dir():
         raise UserError(f"{file} is a folder; give a CSV, TSV, JSONL or Parquet file")

@@ -202,7 +202,12 @@ class _Pivot:
         stages = {row["stage"] for cell in cells.values() for row in cell.group.rows}
         quotes_gzipped = record.quote is not None and record.quote.table == reference.GZIPPED_TABLE
         self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
-        self._measures: list[tuple[Column, Collection[str], bool]] = []
+        self._measures = [
+            (column, kind, quoted)
+            for kind in self._kinds
+            for table, quoted in (("pivot", False), ("printed", True))
+            for column in columns_of(table)
+        ]
         self._incomplete = self._incomparable = False
 
     def _metrics_and_splits(self, task: str) -> tuple[Sequence[str], str]:
@@ -232,15 +237,7 @@ class _Pivot:
 
     def table(self, title: str) -> Table:
         heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
-        for kind, tasks in self._kinds.items():
-            for table, quoted in (("pivot", False), ("printed", True)):
-                for column in columns_of(table):
-                    self._measures.append((column, tasks, quoted))
-                    measure = column.heading.replace("{than}", "")
-                    group: Group = "csv" if self._layout.sizes or not measure else "quoted" if quoted else "size"
-                    text = ", ".join([measure, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
-                    name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
-                    heads.append(Head((text,), group=group, name=name))
+        heads += [self._measure_head(column, kind, quoted) for column, kind, quoted in self._measures]
         heads.append(Head(("selected_on_test",), group="csv"))
         for column in self._columns:
             heads.append(Head((*column.labels, column.heading), group="quoted" if column.quoted else "", seeds=True))
@@ -249,6 +246,16 @@ class _Pivot:
         lines, baselines = list(self._students()), list(self._baselines())
         table = Table(title, heads, lines, baselines, labels=len(self._layout.rows)).with_values()
         return dataclasses.replace(table, notes=dict(self._notes(table)))
+
+    def _measure_head(self, column: Column, kind: str, quoted: bool) -> Head:
+        """Return the heading of a column of sizes or speeds. kind: of its tasks; quoted: of the thesis's models."""
+        measure = column.heading.replace("{than}", "")
+        group: Group = "quoted" if quoted else "size"
+        if self._layout.sizes or not measure:
+            group = "csv"
+        text = ", ".join(filter(None, (measure, kind, "thesis (quoted)" if quoted else "")))
+        name = "_".join(filter(None, (kind, "thesis" if quoted else "", column.name)))
+        return Head((text,), group=group, name=name)
 
     def _students(self) -> Iterator[Line]:
         """Yield a line for each combination of labels of the row axes."""
@@ -308,7 +315,8 @@ class _Pivot:
         last = max((i for i, label in enumerate(labels) if label), default=0)
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
         disk_field = self._disk_field if kind == "student" else "bytes_model"
-        for column, tasks, quoted in self._measures:
+        for column, kind_of_task, quoted in self._measures:
+            tasks = self._kinds[kind_of_task]
             of_tasks = tuple(row for row in (printed if quoted else rows) if row["task"] in tasks)
             entries.append(self._measured(column, SeedGroup("", of_tasks, disk_field), tasks, quoted))
         average = number_entry(average_of_tasks(by_task), ".2f", 0.01)
@@ -331,7 +339,7 @@ class _Pivot:
 
     def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
         """Yield notes on how to read the table, and the columns they are about."""
-        entries = [entry for line in table.every for entry in line.entries]
+        entries = [entry for line in table.all_lines for entry in line.entries]
         sizes = {head.name for head in table.heads if head.group == "size"}
         shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
         rows = [row for cell in self._cells.values() for row in cell.group.rows]

@@ -91,7 +91,7 @@ class ExperimentRecord(Settings):
     """Sentences that the report begins with."""
 
 
-def described(source: str, *flags: Mapping[str, Any]) -> str:
+def definition_of(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
 
     def text(value: Any) -> str:

@@ -66,7 +66,7 @@ def quoted_row(task: str, name: str, stage: str, size: float, parameters: float 
 
 
 def tolerable_scores(task: str) -> dict[str, float]:
-    """Return metric -> score, from 0 to 1, from which on a student is tolerable; empty for a task not in the thesis."""
+    """Return metric -> lowest score, from 0 to 1, of a tolerable student; empty for a task not in the thesis."""
     return next((row["metrics"] for row in quoted_rows(task) if row["model"] == TOLERABLE), {})
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 import yaml
 
-from common.choices import described as described_choices
-from common.choices import used_by
+from common.choices import described, used_by
 from common.config import Settings, Uses, build, load_with_base, nearest, pairs
 from common.data.tasks import load_task
 from common.errors import UserError
@@ -31,7 +30,13 @@ from compression.experiments.jobs import (
     teacher_of,
     with_task_path,
 )
-from compression.experiments.report.record import ExperimentRecord, Quote, TableLayout, definition_files, described
+from compression.experiments.report.record import (
+    ExperimentRecord,
+    Quote,
+    TableLayout,
+    definition_files,
+    definition_of,
+)
 from compression.experiments.report.reference import quoted_figures
 from compression.shrinking.settings import Action, CompressSettings
 
@@ -62,7 +67,7 @@ class SweepSettings(QuerySettings):
     cpu: bool = False
     """Run on the CPU even if there is a GPU."""
     launcher: Literal[tuple(LAUNCHERS)] = pydantic.Field(
-        "processes", description=described_choices("Where runs go.", LAUNCHERS)
+        "processes", description=described("Where runs go.", LAUNCHERS)
     )
     workers: int = pydantic.Field(0, ge=0)
     """Runs at a time; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
@@ -166,7 +171,7 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
         name=settings.name or file.name,
         title=file.title or file.name,
         kind="sweep",
-        definition=described(path.name, assigned),
+        definition=definition_of(path.name, assigned),
         files=definition_files(path),
         jobs=tuple(job.as_record() for jobs in shared.values() for job in jobs),
         settings=recorded_settings(fixed),

@@ -233,9 +233,13 @@ def teacher_of(jobs: Iterable[Job]) -> str | None:
     return names[-1] if names else None
 
 
-Values = Annotated[
-    dict[str, Any], pydantic.BeforeValidator(lambda v: underscored(v) if isinstance(v, dict) else v or {})
-]
+def _as_settings(value: Any) -> Any:
+    if value is None:
+        return {}
+    return underscored(value) if isinstance(value, dict) else value
+
+
+Values = Annotated[dict[str, Any], pydantic.BeforeValidator(_as_settings)]
 """Type of settings in a file: their names may have dashes, and nothing stands for none."""
 
 
@@ -313,8 +317,10 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     stages = {kind: job_class(kind) for kind in kinds}
     kinds = [kind for kind in JOBS if kind in stages]
     chain, flags, typed = _flags_by_job(kinds, argv)
-    jobs, words = _in_order(dict(zip(kinds, flags, strict=True))), " ".join(kinds)
-    name, title = ("-".join(kinds), words) if chain.name is None else (chain.name, chain.name)
+    jobs = _in_order(dict(zip(kinds, flags, strict=True)))
+    words = " ".join(kinds)
+    name = "-".join(kinds) if chain.name is None else chain.name
+    title = words if chain.name is None else chain.name
     return _plan(chain, jobs, typed, name=name, title=title, definition=definition_of(words, *flags))
 
 
@@ -368,6 +374,7 @@ def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags
         if "compress" in kinds and kind == "finetune":  # these are of what students learn from
             for name in settings.keys() - settings_for(kind, settings).keys():
                 del settings[name]
-        if kind == "preprocess" and isinstance(names := settings.get("augmented"), list) and len(names) > 1:
+        names = settings.get("augmented")
+        if kind == "preprocess" and isinstance(names, list) and len(names) > 1:
             del settings["augmented"]  # several sets of rows are read, not written
     return build(ChainFlags, chain), flags, typed

@@ -54,14 +54,9 @@ def fit(settings: FitSettings) -> FitResult:
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
-        if is_new := result is None:
-            time_used = Clock(folder, settings.seconds)
-            with time_used.running():
-                with at_once():
-                    contents = None if state.OPENING in kept.values else read_contents(settings)
-                from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
-
-                result = run_fit(settings, contents, folder, kept, time_used)
+        is_new = result is None
+        if is_new:
+            result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
         if is_new or not (settings.paths.root / result.report).exists():
@@ -79,6 +74,17 @@ def plan_fit(settings: FitSettings) -> dict[str, object]:
     from compression.experiments.fit.run import describe_plan  # PyTorch loads here, after the file is checked
 
     return describe_plan(settings, contents)
+
+
+def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
+    """Run a fit, or the rest of one that was stopped, and save the time that it uses."""
+    clock = Clock(folder, settings.seconds)
+    with clock.running():
+        with at_once():
+            contents = None if state.OPENING in kept.values else read_contents(settings)
+        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
+
+        return run_fit(settings, contents, folder, kept, clock)
 
 
 def _start_over(settings: FitSettings, folder: Path) -> None:
@@ -116,11 +122,12 @@ def _is_there(size: Packed, settings: FitSettings) -> bool:
 
 def _located(result: FitResult, settings: FitSettings) -> FitResult:
     """Return a result with the paths of this command's workspace and of its --output."""
-    root, sizes = settings.paths.root, []
+    root = settings.paths.root
+    sizes = []
     for size in result.sizes:
         packed = root / size.packed
         output = settings.output_of(size.max_bytes) or packed
         sizes.append(size.model_copy(update={"packed": str(packed), "output": str(output)}))
-    scores_of = result.scores_of and str(root / result.scores_of)
+    scores_of = None if result.scores_of is None else str(root / result.scores_of)
     paths = {"report": str(root / result.report), "scores_of": scores_of, "file": str(settings.file)}
     return result.model_copy(update={"sizes": tuple(sizes), **paths})

@@ -201,17 +201,16 @@ class FitResult(Opening):
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
     def _in_words(self, size: Packed) -> str:
-        score, interval, rejects = size.metrics[self.metric], "", ""
-        if answered := size.at_threshold:
-            right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
-            rejects = f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
+        score, answered = size.metrics[self.metric], size.at_threshold
+        text = f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
         if self.metric == "accuracy":
             low, high = wilson(score, self.rows["test"])
-            interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
-        return (
-            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
-            f"{interval}, on validation {_percent(size.validation)}.{rejects}"
-        )
+            text += f" (95 % interval {_percent(low)} to {_percent(high)})"
+        text += f", on validation {_percent(size.validation)}."
+        if answered:
+            right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
+            text += f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
+        return text
 
     def text(self) -> str:
         """Return the result for a terminal; the report has the students that were tried."""

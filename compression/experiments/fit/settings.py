@@ -145,7 +145,9 @@ class FitSettings(FitFlags):
 
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
-        return self.output and self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
+        if self.output is None:
+            return None
+        return self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
 
     @property
     def packing(self) -> dict[str, Any]:

@@ -228,7 +228,8 @@ def experiments_text(listed: Sequence[dict[str, Any]]) -> str:
         return "no experiments yet"
     body = []
     for one in listed:
-        kind, done = one.get("kind", "damaged"), f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
+        kind = one.get("kind", "damaged")
+        done = f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
         made_from = one.get("made_from", one.get("error", ""))
         body.append([one["name"], kind, done, str(one.get("failed") or ""), one["changed"], made_from])
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
@@ -272,7 +273,8 @@ def show_text(shown: dict[str, Any]) -> str:
         lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in shown["jobs"]]
         body = []
         for run in shown["runs"]:
-            cell, took = " ".join(run["cell"].values()), "" if run["seconds"] is None else duration(run["seconds"])
+            cell = " ".join(run["cell"].values())
+            took = "" if run["seconds"] is None else duration(run["seconds"])
             body.append([run["id"] or "", cell, str(run["seed"]), run["status"], took, run["error"] or ""])
         header = ("run", "cell", "seed", "status", "time", "error")
         lines += ["", text_table(header, body, [False, False, True, False, True, False])] if body else []

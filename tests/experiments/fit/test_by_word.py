@@ -1,5 +1,6 @@
 """`fit` on files that label words: tags in lines and columns, questions in SQuAD's JSON and in columns."""
 
+import csv
 import json
 
 import pyarrow as pa
@@ -113,6 +114,18 @@ def test_columns_of_words_and_tags(tmp_path, suffix, form):
     note = "Column 'ner' has the tags of the words in column 'tokens' (--kind labels takes each cell as one label)."
     assert read.notes == (note,)
     assert contents(path, kind="tags", text=("tokens",), label=("ner",)).values == EXPECTED
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_a_table_whose_lines_end_with_tags_is_a_table(tmp_path, name, delimiter):
+    rows = [("a fine part", ("O", "O", "B-PART")), *EXPECTED]
+    with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerows([("words", "tags"), *((text, " ".join(tags)) for text, tags in rows), ()])
+    assert contents(tmp_path / name).values == rows
+    for kind in ("auto", "tags"):
+        with pytest.raises(UserError, match=r"--text: .*: no column 'word' .*did you mean words"):
+            contents(tmp_path / name, kind=kind, text=("word",))
 
 
 def test_a_row_with_other_numbers_of_words_and_tags_is_left_out(tmp_path):

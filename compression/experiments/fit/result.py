@@ -117,6 +117,8 @@ class FitResult(Opening):
     report: str
     example: tuple[str, ...]
     """A row to try the packed file with."""
+    explains: bool = True
+    """Whether --explain of predict.py applies: not to labels of words."""
     scores_of: str | None = None
     """The task's YAML file if it is a regression; it holds the range of the scores."""
 
@@ -163,7 +165,7 @@ class FitResult(Opening):
     def commands(self) -> list[str]:
         """Example commands that use the packed file."""
         scores_of = Path(self.scores_of) if self.scores_of else None
-        return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
+        return packed_commands(Path(self.output), self.example, self.explains, self.texts, scores_of)
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields, those of the recommended packed file and of its analysis, and words on them, for JSON."""

@@ -81,7 +81,7 @@ def run_fit(
     experiment = ExperimentRecord(name=name, title=title, kind="chain", definition=settings.definition())
     write_record(folder, experiment)
     stages = Stages(settings, task, clock, state)
-    recorded = {"fit": settings.meaning(), "file": str(settings.file)}
+    recorded = {"fit": settings.effective(), "file": str(settings.file)}
     rows, result = record(name, folder / "sacred", recorded, lambda: _stages(stages, opening, folder))
     labels = recorded_labels(settings.paths, {task.argument: None} if task.kind.has_classes else {})
     ended = {"jobs": stages.done.jobs, "labels": labels, "summary": tuple(result.summary())}
@@ -207,6 +207,7 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),
         example=example(paths, task),
+        explains=not task.kind.by_word,
         scores_of=None if task.labels else paths.relative(folder / TASK_FILE),
     )
     return rows, result

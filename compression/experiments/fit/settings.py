@@ -17,9 +17,9 @@ from compression.experiments.report.record import definition_of
 
 _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
-_NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
+_WITHOUT_EFFECT = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
-_COMPARED = {"test", "teacher_file", "other"}
+_OTHER_FILES = {"test", "teacher_file", "other"}
 """Other files whose content is compared."""
 
 
@@ -160,21 +160,21 @@ class FitSettings(FitFlags):
         """Time limit of the whole fit, in seconds."""
         return 60 * self.minutes
 
-    def meaning(self) -> dict[str, object]:
+    def effective(self) -> dict[str, object]:
         """Return the settings that change the result, in the form of flags."""
-        meaning = self.model_dump(mode="json", exclude=_NOT_COMPARED, exclude_defaults=True)
-        if "encoder" in meaning and Path(self.encoder).exists():
-            meaning["encoder"] = self.paths.relative(self.encoder)
-        for name in _COMPARED & meaning.keys():
-            meaning[name] = Path(meaning[name]).name
-        return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
+        effective = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT, exclude_defaults=True)
+        if "encoder" in effective and Path(self.encoder).exists():
+            effective["encoder"] = self.paths.relative(self.encoder)
+        for name in _OTHER_FILES & effective.keys():
+            effective[name] = Path(effective[name]).name
+        return {**effective, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
 
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""
-        meaning = self.meaning()
+        effective = self.effective()
         # An encoder's whole path: two may have the same file name.
-        encoder = f" encoder={meaning.pop('encoder')}" if "encoder" in meaning else ""
-        return definition_of(f"fit {self.file.name}{encoder}", meaning)
+        encoder = f" encoder={effective.pop('encoder')}" if "encoder" in effective else ""
+        return definition_of(f"fit {self.file.name}{encoder}", effective)
 
 
 def settings_for_file(flags: FitFlags, file: str) -> FitSettings:

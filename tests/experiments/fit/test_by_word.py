@@ -210,6 +210,7 @@ def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
         write_questions(path, paragraphs(100))
     flags = {"max_bytes": 12000, "minutes": 0.9, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = fit(FitSettings(file=path, output=tmp_path / "a.fwt", **flags))
+    assert not any("--explain" in command for command in result.commands)
     assert result.bytes == (tmp_path / "a.fwt").stat().st_size <= 12000
     assert load_packed(tmp_path / "a.fwt").kind == kind
     assert result.metric == {"tags": "entity_f1", "answers": "answer_f1"}[kind]

@@ -90,13 +90,13 @@ def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
     try:
-        words = [name.partition(" ") for name in read_json(folder / state.FILE)]
+        words = [name.partition(" ") for name in read_json(folder / state.FIT_FILE)]
     except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
         words = []
     decided = (model for kind, _, model in words if kind in (state.TRAINED, state.PACKED))
     for name in (*state.TEACHERS, *decided):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
-    for file in (state.FILE, state.CLOCK_FILE):
+    for file in (state.FIT_FILE, state.CLOCK_FILE):
         (folder / file).unlink(missing_ok=True)
 
 

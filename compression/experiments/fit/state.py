@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from common.errors import UserError
 from common.store.files import read_json, write_json
 
-FILE, CLOCK_FILE = "fit.json", "clock.json"
+FIT_FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
 LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE = "linear", "frozen", "fine-tuned", "answers", "mean", "unsure"
@@ -36,7 +36,7 @@ class State:
 
         Raises UserError if the decisions belong to a different user file.
         """
-        self.file = folder / FILE
+        self.file = folder / FIT_FILE
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
             advice = "start over with --force, or give another --name"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 6
+MOST_DIAGRAMS = 6
 """Maximum number of reliability diagrams of a split."""
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE, _LIGHT = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75", "#d4d4d4"
 _MEASURES = {
@@ -92,14 +92,14 @@ class Panel:
     cost: str
     tolerable: float | None = None
 
-    def of(self, *kinds: str) -> list[Point]:
+    def points_of(self, *kinds: str) -> list[Point]:
         """Return the points of these kinds."""
         return [point for point in self.points if point.kind in kinds]
 
     @functools.cached_property
     def best(self) -> list[Point]:
         """Our models on the skyline."""
-        return skyline(self.of("student", "teacher"))
+        return skyline(self.points_of("student", "teacher"))
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
@@ -246,13 +246,13 @@ def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
 
 
 def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
-    """Return the students with probabilities; if more than MOST, the best ones on the skyline by packed size."""
+    """Return the students with probabilities; of more than MOST_DIAGRAMS, the best on the skyline by packed size."""
     groups = [group for group in results.groups if not group.is_teacher and _bins(group, "bins")]
-    if len(groups) <= MOST:
+    if len(groups) <= MOST_DIAGRAMS:
         return groups
     best = {point.label for panel in panels([results])[:1] for point in panel.best}
     on_skyline = [group for group in groups if group.label in best]
-    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
+    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST_DIAGRAMS:]
 
 
 def draw_reliability(results: SplitResults) -> "Figure | None":

@@ -25,7 +25,7 @@ from common.tables import text_table
 from compression.evaluation.rows import Row
 from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult
-from compression.experiments.fit.state import FILE as FIT_FILE
+from compression.experiments.fit.state import FIT_FILE
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
 from compression.experiments.report.results import grouped, read_results, write_results
@@ -247,7 +247,8 @@ def show(paths: Store, name: str) -> dict[str, Any]:
         for run in record.runs:
             known = RunFolder(paths, run.id).record() if run.id else None
             state = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
-            runs.append({**state, "seconds": known and known.seconds, "error": known and known.error})
+            ended = {"seconds": known.seconds, "error": known.error} if known else {"seconds": None, "error": None}
+            runs.append({**state, **ended})
         return {**record.model_dump(mode="json"), "runs": runs}
     folders = sorted(paths.run("").glob(f"{name}*")) if name.isalnum() and len(name) >= 4 else []
     if len(folders) > 1:

@@ -38,7 +38,7 @@ from compression.experiments.best import BestSettings, best, best_text
 from compression.experiments.commands import commands_to_try
 from compression.experiments.compare import CompareSettings, compare
 from compression.experiments.comparison_text import comparison_text
-from compression.experiments.fit.settings import FitFlags, of_file
+from compression.experiments.fit.settings import FitFlags, settings_for_file
 from compression.experiments.jobs import JOBS, Plan, plan_chain, plan_file
 from compression.experiments.report import terminal_report
 from compression.experiments.report.record import ExperimentRecord
@@ -129,12 +129,12 @@ def _fit(settings: FitFlags, file: str) -> None:
     """
     from compression.experiments.fit.fit import fit, plan_fit
 
-    of_one = of_file(settings, file)
+    for_file = settings_for_file(settings, file)
     if settings.dry_run:
-        plan = plan_fit(of_one)
+        plan = plan_fit(for_file)
         print_json(plan) if settings.json_ else print(plan["text"])
         return
-    result = fit(of_one)
+    result = fit(for_file)
     print_json(result.as_json()) if settings.json_ else print(result.text())
     if settings.strict and result.warnings:
         raise SystemExit(1)

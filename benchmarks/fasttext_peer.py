@@ -50,7 +50,7 @@ from compression.experiments.report.record import (
     RESULTS_FILE,
     ExperimentRecord,
     check_name_is_free,
-    described,
+    definition_of,
     write_record,
 )
 from compression.experiments.report.results import write_lines, write_results
@@ -150,7 +150,7 @@ def record_of(args: argparse.Namespace, task: Task) -> ExperimentRecord:
         name=args.name or f"fasttext-{task.name}",
         title=f"fastText on {task.name}, quantized to size",
         kind="chain",
-        definition=described(Path(__file__).name, flags),
+        definition=definition_of(Path(__file__).name, flags),
         jobs=({"job": "fasttext_peer", **flags, "library": FASTTEXT[0]},),
     )
 

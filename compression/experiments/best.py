@@ -108,8 +108,10 @@ def best(settings: BestSettings) -> Ranking:
     name = load_task(settings.task).name
     ranked = sorted(fitting, key=lambda one: (-one.validation.mean, one.bytes, one.family))
     least = None if settings.min_score is None else settings.min_score / 100
-    if settings.tolerable and (least := tolerable_scores(name).get(metric)) is None:
-        raise UserError(f"--tolerable: there is no {TOLERABLE} for {metric} on {name}; give --min-score")
+    if settings.tolerable:
+        least = tolerable_scores(name).get(metric)
+        if least is None:
+            raise UserError(f"--tolerable: there is no {TOLERABLE} for {metric} on {name}; give --min-score")
     if least is not None:
         good = [one for one in ranked if one.validation.mean >= least]
         if not good:

@@ -32,16 +32,16 @@ def commands_to_try(paths: Workspace, task: str, rows: Sequence[Row]) -> list[st
     _, best = max(packed, key=lambda pair: (next(iter(pair[0]["validation"].values())), -pair[0]["bytes_packed"]))
     # The YAML file of a user's own regression task holds the range of the scores.
     scores_of = None if loaded.labels or loaded.name in known_tasks() else Path(task)
-    return packed_commands(best, example(paths, loaded), not loaded.kind.by_word, scores_of=scores_of)
+    return packed_commands(best, example(paths, loaded), not loaded.kind.by_word, (), scores_of)
 
 
 def packed_commands(
-    path: Path, texts: Sequence[str], explains: bool = True, columns: Sequence[str] = (), scores_of: Path | None = None
+    path: Path, texts: Sequence[str], explains: bool, columns: Sequence[str], scores_of: Path | None
 ) -> list[str]:
-    """Return three commands for a packed file, ready to paste, and one that classifies the user's own table.
+    """Return three commands for a packed file, ready to paste, and with `columns` one that classifies a table.
 
-    texts: an example, one text or both texts of a pair; explains: whether --explain applies; columns: the table's
-    text columns; scores_of: the YAML file of a regression task.
+    texts: an example, one text or both texts of a pair; explains: whether --explain applies; columns: text columns of
+    the user's table; scores_of: the YAML file of a regression task.
     """
     # `python` if a virtual environment is active, else this interpreter.
     python = "python" if os.environ.get("VIRTUAL_ENV") else _from_here(Path(sys.executable))

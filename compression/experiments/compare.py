@@ -217,11 +217,14 @@ def _members(settings: CompareSettings, a: str, b: str, hint: str) -> tuple[Task
 def _paired(a: str, b: str, first: _Rows, second: _Rows) -> tuple[dict[Key, dict[_Seed, tuple[Row, Row]]], list[str]]:
     """Return key -> seed -> rows of A and B, and notes on rows that are left out."""
     pairs, notes = {}, []
-    for key in [key for key in first if first[key].keys() & second.get(key, {}).keys()]:
-        one, other = first[key], second[key]
-        pairs[key] = {seed: (row, other[seed]) for seed, row in one.items() if seed in other}
-        for name, seeds_of_side in ((a, one), (b, other)):
-            if alone := [str(seed) for seed in seeds_of_side if seed not in pairs[key]]:
+    for key, rows_of_a in first.items():
+        rows_of_b = second.get(key, {})
+        common = {seed: (row, rows_of_b[seed]) for seed, row in rows_of_a.items() if seed in rows_of_b}
+        if not common:
+            continue
+        pairs[key] = common
+        for name, rows in ((a, rows_of_a), (b, rows_of_b)):
+            if alone := [str(seed) for seed in rows if seed not in common]:
                 notes.append(f"only {name} has seed {', '.join(alone)}: left out")
     if not pairs:
         seeds = [sorted({str(seed) for rows in side.values() for seed in rows}) for side in (first, second)]

@@ -83,7 +83,9 @@ def _scores(a: float, b: float) -> list[str]:
 
 
 def _p(value: float | None) -> str:
-    return DASH if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+    if value is None:
+        return DASH
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _certain(comparison: Comparison) -> str:

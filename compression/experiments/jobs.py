@@ -35,7 +35,7 @@ from common.teachers.settings import defaults_for as teacher_defaults
 from compression.analysis.settings import AnalyzeSettings
 from compression.augmentation.settings import PreprocessSettings
 from compression.evaluation.settings import EvaluateSettings
-from compression.experiments.report.record import ExperimentRecord, RecordedRun, definition_files, described
+from compression.experiments.report.record import ExperimentRecord, RecordedRun, definition_files, definition_of
 from compression.shrinking.settings import Action, CompressSettings
 from compression.shrinking.settings import defaults_for as student_defaults
 
@@ -233,9 +233,13 @@ def teacher_of(jobs: Iterable[Job]) -> str | None:
     return names[-1] if names else None
 
 
-Values = Annotated[
-    dict[str, Any], pydantic.BeforeValidator(lambda v: underscored(v) if isinstance(v, dict) else v or {})
-]
+def _as_settings(value: Any) -> Any:
+    if value is None:
+        return {}
+    return underscored(value) if isinstance(value, dict) else value
+
+
+Values = Annotated[dict[str, Any], pydantic.BeforeValidator(_as_settings)]
 """Type of settings in a file: their names may have dashes, and nothing stands for none."""
 
 
@@ -300,7 +304,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         return plan_file(path.parent / file.pairs, argv)
     name = file.name if chain.name is None else chain.name
     title = file.title or file.name
-    definition = described(path.name, *flags)
+    definition = definition_of(path.name, *flags)
     return _plan(chain, jobs, typed, name=name, title=title, definition=definition, files=definition_files(path))
 
 
@@ -313,9 +317,11 @@ def plan_chain(kinds: Sequence[str], argv: Sequence[str]) -> Plan:
     stages = {kind: job_class(kind) for kind in kinds}
     kinds = [kind for kind in JOBS if kind in stages]
     chain, flags, typed = _flags_by_job(kinds, argv)
-    jobs, words = _in_order(dict(zip(kinds, flags, strict=True))), " ".join(kinds)
-    name, title = ("-".join(kinds), words) if chain.name is None else (chain.name, chain.name)
-    return _plan(chain, jobs, typed, name=name, title=title, definition=described(words, *flags))
+    jobs = _in_order(dict(zip(kinds, flags, strict=True)))
+    words = " ".join(kinds)
+    name = "-".join(kinds) if chain.name is None else chain.name
+    title = words if chain.name is None else chain.name
+    return _plan(chain, jobs, typed, name=name, title=title, definition=definition_of(words, *flags))
 
 
 def _in_order(flags: dict[str, dict[str, Any]]) -> list[Job]:
@@ -368,6 +374,7 @@ def _flags_by_job(kinds: Sequence[str], argv: Sequence[str]) -> tuple[ChainFlags
         if "compress" in kinds and kind == "finetune":  # these are of what students learn from
             for name in settings.keys() - settings_for(kind, settings).keys():
                 del settings[name]
-        if kind == "preprocess" and isinstance(names := settings.get("augmented"), list) and len(names) > 1:
+        names = settings.get("augmented")
+        if kind == "preprocess" and isinstance(names, list) and len(names) > 1:
             del settings["augmented"]  # several sets of rows are read, not written
     return build(ChainFlags, chain), flags, typed

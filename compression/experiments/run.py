@@ -80,8 +80,9 @@ def check_inputs(jobs: Iterable[Job]) -> None:
     teacher = None
     for job in jobs:
         for name in ("glove", "augment_file", "bpe_model", "bpe_vectors"):
-            if name in job.flags and not Path(job.flags[name]).exists():
-                raise UserError(f"{job.kind}: {flag(name)} {job.flags[name]}: no such file")
+            file = job.flags.get(name)
+            if file is not None and not Path(file).exists():
+                raise UserError(f"{job.kind}: {flag(name)} {file}: no such file")
         if job.kind == "preprocess":
             settings = job.settings(model_name=teacher)
             paths, task = settings.paths, load_task(settings.task)

@@ -18,7 +18,7 @@ from common.training.models import read_config
 from compression.experiments.commands import commands_to_try
 from compression.experiments.jobs import plan_chain, plan_file
 from compression.experiments.report.results import read_results
-from compression.experiments.run import run
+from compression.experiments.run import check_inputs, run
 from compression.shrinking.chain import compress
 
 JOBS = [
@@ -222,6 +222,15 @@ def test_a_preset_runs_the_recipe_for_pairs_where_the_task_is_of_pairs():
         assert compress.flags["max_bytes"] == 32000
         assert plan.name == "mine"
         assert {"base.yaml", "32k.yaml"} <= plan.record.files.keys()
+
+
+def test_a_file_that_is_unset_is_not_looked_for(tmp_path):
+    jobs = [{"preprocess": {"augment": "edits", "glove": None}}]
+    plan = plan_file(write_experiment(tmp_path / "e.yaml", tmp_path, jobs=jobs, settings={"task": "sst-2"}), [])
+    check_inputs(plan.jobs)
+    plan.jobs[0].flags["glove"] = "none.txt"
+    with pytest.raises(UserError, match=r"preprocess: --glove none.txt: no such file"):
+        check_inputs(plan.jobs)
 
 
 def test_a_grid_is_sent_to_sweep_and_an_unknown_word_is_named(tmp_path, capsys):

@@ -127,6 +127,9 @@ def test_a_teacher_for_every_seed(tmp_path):
     ]
     with pytest.raises(UserError, match="unknown setting"):
         planned(write(tmp_path, shared=[{"evaluate": {"each_seed": True}}]))
+    shared = [{"finetune": {"frozen": True, "each_seed": True}}]
+    ((job,),) = planned(write(tmp_path, shared=shared, seeds=[1]), ["arch=minilm"]).shared.values()
+    assert job.flags["model_name"] == "minilm-frozen-s1"
 
 
 def test_a_shared_job_for_some_of_the_tasks(tmp_path):
@@ -206,7 +209,8 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path):
     [
         ({"axes": {"embeding_dim": [6]}}, [], "a run has no setting 'embeding_dim'; did you mean embedding_dim"),
         ({"axes": {"alpha": []}}, [], "alpha has no values"),
-        ({"axes": {"alpha": [0, 0]}}, [], "alpha has a value twice"),
+        ({"axes": {"alpha": [0, 0.0]}}, [], "alpha has a value twice"),
+        ({"shared": [{"finetune": {"arch": None, "each_seed": True}}]}, [], "finetune: --arch"),
         ({"axes": {"alpha": [0, 2]}}, [], "cell alpha 2: --alpha: .*less than or equal to 1"),
         ({"axes": {"m": {"x": {"alhpa": 1}}}}, [], "cell m x: unknown setting 'alhpa'; did you mean alpha"),
         ({"axes": {"m": {"x": {"prune_topv": True, "prune_magnitude": True}}}}, [], "cell m x: .*exclude each other"),

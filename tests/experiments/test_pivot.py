@@ -400,7 +400,7 @@ def test_speeds_follow_sizes_where_models_were_timed():
     first = shown(pivot).index("Sentences/s")
     assert shown(pivot)[first : first + 4] == ["Sentences/s", "ms for one", "MFLOPs for one", "× faster"]
     assert shown(pivot)[first - 2 : first] == ["Size, MB", "× smaller"]
-    speeds = [[entry.text for entry in line.entries[first : first + 4]] for line in table.every]
+    speeds = [[entry.text for entry in line.entries[first : first + 4]] for line in table.all_lines]
     assert speeds == [["50.0", "40.0", "90.0", "–"], ["1,000", "0.500", "2.00", "80"]]
     assert "Sentences/s & ms for one & MFLOPs for one & $\\times$ faster" in latex_table(table)
     line = next(line for line in csv.DictReader(io.StringIO(csv_table(pivot))) if line["kind"] == "student")

@@ -8,7 +8,7 @@ import pytest
 
 from compression.experiments.report import terminal_report, write_report
 from compression.experiments.report.columns import models_table
-from compression.experiments.report.pictures import MOST, calibrated_groups, calibration_text, draw_reliability
+from compression.experiments.report.pictures import MOST_DIAGRAMS, calibrated_groups, calibration_text, draw_reliability
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import group_rows, mean_over_splits
 
@@ -89,10 +89,10 @@ def test_of_many_students_the_best_are_drawn():
         for i, accuracy in enumerate(accuracies)
     ]
     (results,) = group_rows(rows)
-    assert len(rows) > MOST
+    assert len(rows) > MOST_DIAGRAMS
     assert [group.name for group in calibrated_groups(results)] == ["m0", "m1"]
-    (results,) = group_rows(rows[:MOST])
-    assert len(calibrated_groups(results)) == MOST
+    (results,) = group_rows(rows[:MOST_DIAGRAMS])
+    assert len(calibrated_groups(results)) == MOST_DIAGRAMS
 
 
 def test_reports_show_the_diagram(tmp_path: Path):

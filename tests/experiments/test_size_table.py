@@ -81,9 +81,9 @@ def test_scores_of_several_test_splits_are_means_and_a_model_without_one_is_left
 
 def test_peers_are_drawn_by_packed_size_and_are_not_on_our_skyline():
     (panel,) = panels([of_task("sst-2", grid("s", SMALL), fasttext())])
-    assert [(point.label, point.cost) for point in panel.of("peer")] == [("fasttext-small", 31_000)]
+    assert [(point.label, point.cost) for point in panel.points_of("peer")] == [("fasttext-small", 31_000)]
     assert [(point.label, point.kind) for point in panel.best] == [("12k", "student"), ("minilm", "teacher")]
-    assert panel.of("student", "teacher")[-1].description.splitlines()[-1] == "90 MB of weights"
+    assert panel.points_of("student", "teacher")[-1].description.splitlines()[-1] == "90 MB of weights"
     assert panel.points[0].description.splitlines()[-1] == "12 KB packed, 7,501 times smaller than minilm"
 
 

@@ -59,22 +59,22 @@ def test_packed_sizes_are_compared_where_a_student_is_packed():
 def test_the_thesis_is_drawn_where_quoted_and_never_on_our_skyline():
     splits = group_rows([TEACHER, row("ffn", 20_000, 0.1)])
     (panel,) = panels(splits, Quote(table="7.5"))
-    assert len(panel.of("quoted", "baseline")) == len(quoted_rows("sst-2")) > len(panel.of("quoted"))
+    assert len(panel.points_of("quoted", "baseline")) == len(quoted_rows("sst-2")) > len(panel.points_of("quoted"))
     lines = draw_skylines(splits, Quote(table="7.5")).axes[0].lines
     ours, tolerable = (line for line in lines if len(line.get_xdata()) > 1)
     assert list(ours.get_xdata()) == [20_000, 50_000_000]
     assert list(tolerable.get_ydata()) == [87.5, 87.5]
     (panel,) = panels(splits)
-    assert panel.points == (*panel.of("student", "teacher"),)
+    assert panel.points == (*panel.points_of("student", "teacher"),)
 
 
 def test_the_thesis_has_no_validation_scores_and_no_other_tasks():
     splits = group_rows([row("a", 9, 0.5), row("a", 9, 0.5, split="validation"), row("a", 9, 0.5, task="cola")])
     test, validation, other = panels(splits, Quote(table="7.1"))
-    assert [len(panel.of("quoted")) > 0 for panel in (test, validation, other)] == [True, False, False]
+    assert [len(panel.points_of("quoted")) > 0 for panel in (test, validation, other)] == [True, False, False]
     assert [panel.tolerable for panel in (test, validation, other)] == [0.875, None, None]
     other = panels(splits, Quote(table="7.1", task="sst-2"))[2]
-    assert other.of("quoted") == test.of("quoted")
+    assert other.points_of("quoted") == test.points_of("quoted")
 
 
 def test_only_the_skyline_is_named():

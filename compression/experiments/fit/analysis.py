@@ -42,23 +42,26 @@ def analyse(task: Task, split: Split, predictions: Predictions, model: Classifie
         return Analysis(mistakes=_mistakes(task, split, predictions, rows[np.argsort(-errors, kind="stable")]))
     words = words_of_labels(model, list(zip(*split.sentences(), strict=True)))
     scores = label_scores(task, labels, choices)
-    indices = np.arange(len(task.labels))
-    counts = confusion_matrix(labels, choices, labels=indices).tolist() if task.kind.one_class else []
+    confusion = {}
+    if task.kind.one_class:
+        counts = confusion_matrix(labels, choices, labels=np.arange(len(task.labels))).tolist()
+        for label, row in zip(task.labels, counts, strict=True):
+            confusion[label] = {answer: count for answer, count in zip(task.labels, row, strict=True) if count}
     probabilities, right = predictions.probabilities[rows], predictions.right[rows]
     order = np.argsort(-probabilities, kind="stable")
     return Analysis(
         per_label=tuple(one.model_copy(update={"words": words.get(one.label, ())}) for one in scores),
-        confusion={
-            label: {answer: count for answer, count in zip(task.labels, row, strict=True) if count}
-            for label, row in zip(task.labels, counts, strict=bool(counts))
-        },
+        confusion=confusion,
         mistakes=_mistakes(task, split, predictions, rows[order[~right[order]]]),
         answered=tuple(answered_from(threshold, predictions) for threshold in _THRESHOLDS),
     )
 
 
 def answered_from(threshold: float, predictions: Predictions) -> Answered:
-    """Return what answering the labelled rows from a probability on gives. predictions: with probabilities."""
+    """Return the share of the labelled rows whose answers have at least this probability, and their accuracy.
+
+    predictions: with probabilities.
+    """
     right = predictions.right[predictions.labelled]
     kept = predictions.probabilities[predictions.labelled] >= threshold
     accuracy = float(right[kept].mean()) if kept.any() else None
@@ -66,24 +69,26 @@ def answered_from(threshold: float, predictions: Predictions) -> Answered:
 
 
 def _mistakes(task: Task, split: Split, predictions: Predictions, rows: np.ndarray) -> tuple[Mistake, ...]:
-    """Return the first of the rows as mistakes. rows: int64 [m], the worst first."""
+    """Return the first rows as mistakes. rows: int64 [m], the worst first."""
 
     def words(answer: Any) -> str:
         if task.kind.is_scaled:
             return f"{answer:.4g}"
-        return JOINED_BY.join(task.labels[i] for i in (np.flatnonzero(answer) if task.kind.independent else [answer]))
+        labels = np.flatnonzero(answer) if task.kind.independent else [answer]
+        return JOINED_BY.join(task.labels[label] for label in labels)
 
-    return tuple(
-        Mistake(
-            row=int(row),
+    mistakes = []
+    for row in rows[:_MISTAKES].tolist():
+        text = " ".join(" / ".join(column[row] for column in split.sentences()).split())
+        mistake = Mistake(
+            row=row,
             text=text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…",
             label=words(predictions.labels[row]),
             answer=words(predictions.choices[row]),
             probability=None if predictions.probabilities is None else float(predictions.probabilities[row]),
         )
-        for row in rows[:_MISTAKES]
-        for text in [" ".join(" / ".join(column[row] for column in split.sentences()).split())]
-    )
+        mistakes.append(mistake)
+    return tuple(mistakes)
 
 
 def words_of_labels(model: Classifier, texts: Sentences) -> dict[str, tuple[str, ...]]:

@@ -30,9 +30,11 @@ def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
     baselines = []
     for name, method in {"tf-idf with a linear model": _linear, "fastText": _fasttext}.items():
         began = time.perf_counter()
+        metrics, details = {}, "no time was left"
         try:
-            with at_once():
-                metrics, details = method(stages, *labelled) if stages.clock.left > 0 else ({}, "no time was left")
+            if stages.clock.left > 0:
+                with at_once():
+                    metrics, details = method(stages, *labelled)
         except subprocess.TimeoutExpired as error:
             metrics, details = {}, f"it took longer than {error.timeout:.0f} s"
         except Exception as error:  # the student is finished, and a comparison may fail for any reason
@@ -63,7 +65,8 @@ def _fasttext(stages: Stages, train: Split, test: Split) -> tuple[dict[str, floa
     task, program = stages.task, shutil.which("fasttext")
     if program is None or not task.kind.has_classes:
         return {}, ""
-    left, seed, several = max(5.0, 0.5 * stages.clock.left), stages.settings.seed, task.kind.independent
+    left = max(5.0, 0.5 * stages.clock.left)
+    seed, several = stages.settings.seed, task.kind.independent
     labels = map(np.flatnonzero, train.labels) if several else train.labels[:, None]
     names = ["".join(f"__label__{label} " for label in row) for row in labels]
     lines = [f"{name}{text}\n" for name, text in zip(names, _joined(train), strict=True)]

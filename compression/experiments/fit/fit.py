@@ -33,11 +33,13 @@ def fit(settings: FitSettings) -> FitResult:
     """
     show_bars(settings.loadbar)
     folder = settings.paths.experiment(settings.experiment)
-    files = (settings.file, settings.test, settings.teacher_file, settings.other)
-    identity = "".join(file_identity(file) for file in files if file)
+    files = list(filter(None, (settings.file, settings.test, settings.teacher_file, settings.other)))
+    identity = "".join(map(file_identity, files))
     for max_bytes in settings.max_bytes:
         if output := settings.output_of(max_bytes):
             check_output(output, "--output")
+            if output.exists() and any(map(output.samefile, files)):
+                raise UserError(f"--output {output}: fit reads this file")
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
         if task_file_of_data(settings.paths, settings.experiment) not in (None, str(folder / TASK_FILE)):
@@ -52,14 +54,9 @@ def fit(settings: FitSettings) -> FitResult:
             say(f"{settings.experiment}: its student no longer exists; starting from the beginning")
             _start_over(settings, folder)
             kept, result = State(folder, identity), None
-        if is_new := result is None:
-            time_used = Clock(folder, settings.seconds)
-            with time_used.running():
-                with at_once():
-                    contents = None if state.OPENING in kept.values else read_contents(settings)
-                from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
-
-                result = run_fit(settings, contents, folder, kept, time_used)
+        is_new = result is None
+        if is_new:
+            result = _run(settings, folder, kept)
         else:
             say(f"{settings.experiment}: up to date")
         if is_new or not (settings.paths.root / result.report).exists():
@@ -79,16 +76,27 @@ def plan_fit(settings: FitSettings) -> dict[str, object]:
     return describe_plan(settings, contents)
 
 
+def _run(settings: FitSettings, folder: Path, kept: State) -> FitResult:
+    """Run a fit, or the rest of one that was stopped, and save the time that it uses."""
+    clock = Clock(folder, settings.seconds)
+    with clock.running():
+        with at_once():
+            contents = None if state.OPENING in kept.values else read_contents(settings)
+        from compression.experiments.fit.run import run_fit  # PyTorch loads here, after the file is checked
+
+        return run_fit(settings, contents, folder, kept, clock)
+
+
 def _start_over(settings: FitSettings, folder: Path) -> None:
     """Remove a fit's decisions, its used time and the names of its models, so that it starts from the beginning."""
     try:
-        words = [name.partition(" ") for name in read_json(folder / state.FILE)]
+        words = [name.partition(" ") for name in read_json(folder / state.FIT_FILE)]
     except (UserError, OSError, TypeError, AttributeError):  # missing or damaged
         words = []
     decided = (model for kind, _, model in words if kind in (state.TRAINED, state.PACKED))
     for name in (*state.TEACHERS, *decided):
         settings.paths.model(settings.experiment, name).unlink(missing_ok=True)
-    for file in (state.FILE, state.CLOCK_FILE):
+    for file in (state.FIT_FILE, state.CLOCK_FILE):
         (folder / file).unlink(missing_ok=True)
 
 
@@ -114,11 +122,12 @@ def _is_there(size: Packed, settings: FitSettings) -> bool:
 
 def _located(result: FitResult, settings: FitSettings) -> FitResult:
     """Return a result with the paths of this command's workspace and of its --output."""
-    root, sizes = settings.paths.root, []
+    root = settings.paths.root
+    sizes = []
     for size in result.sizes:
         packed = root / size.packed
         output = settings.output_of(size.max_bytes) or packed
         sizes.append(size.model_copy(update={"packed": str(packed), "output": str(output)}))
-    scores_of = result.scores_of and str(root / result.scores_of)
+    scores_of = None if result.scores_of is None else str(root / result.scores_of)
     paths = {"report": str(root / result.report), "scores_of": scores_of, "file": str(settings.file)}
     return result.model_copy(update={"sizes": tuple(sizes), **paths})

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from compression.analysis.pictures import COLOURS, svg_markup
 from compression.experiments.fit.result import Analysis, FitResult
+from compression.experiments.fit.students import Trained
 from compression.experiments.report import Extension, write_report
 from compression.experiments.report.record import ExperimentRecord
 from compression.experiments.report.results import Row
@@ -62,9 +63,11 @@ def _tried_table(result: FitResult) -> Table:
         number_column("Seconds", lambda one: one.seconds, ".1f"),
         text_column("Note", lambda one: one.note),
     ]
-    return table_of(
-        "Students that were tried", columns, result.tried, lambda one: "best" * (f"{one.model}-packed" in packed)
-    )
+
+    def kind(student: Trained) -> str:
+        return "best" if f"{student.model}-packed" in packed else ""
+
+    return table_of("Students that were tried", columns, result.tried, kind)
 
 
 def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tuple[str, int, float]]]]:
@@ -74,9 +77,15 @@ def _confused(confusion: dict[str, dict[str, int]]) -> list[tuple[str, list[tupl
     """
     shown = list(confusion)
     if len(shown) > _LABELS:
-        pairs = [(count, label, to) for label, row in confusion.items() for to, count in row.items() if to != label]
-        most = dict.fromkeys(name for _, *names in sorted(pairs, key=lambda pair: -pair[0]) for name in names)
-        shown = [label for label in confusion if label in list(most)[:_LABELS]]
+        pairs = [
+            (count, label, answer)
+            for label, row in confusion.items()
+            for answer, count in row.items()
+            if answer != label
+        ]
+        pairs.sort(key=lambda pair: -pair[0])
+        most = list(dict.fromkeys(name for _, label, answer in pairs for name in (label, answer)))[:_LABELS]
+        shown = [label for label in confusion if label in most]
     matrix = [(label, confusion[label], max(1, sum(confusion[label].values()))) for label in shown]
     return [(name, [(to, row.get(to, 0), row.get(to, 0) / total) for to in shown]) for name, row, total in matrix]
 

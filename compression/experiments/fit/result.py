@@ -19,7 +19,7 @@ _FEW_EPOCHS = 3
 
 
 class Answered(Settings):
-    """What answering only from a probability on gives. accuracy: of the answered rows, None without any."""
+    """Share of the rows whose answers have at least this probability, and the accuracy on these; None without any."""
 
     probability: float
     share: float
@@ -27,7 +27,7 @@ class Answered(Settings):
 
 
 class Packed(Settings):
-    """The packed file of one size. In fit.json, its path in the workspace is relative to that."""
+    """The packed file of one size. In fit.json, its paths are relative to the workspace."""
 
     max_bytes: int
     student: str
@@ -44,14 +44,14 @@ class Packed(Settings):
     """Share of the test rows that the packed file answers, and the accuracy on these; None without --reject."""
     packed: str
     """The packed file in the workspace."""
-    output: str = ""
-    """Path of the packed file given by --output, or the one in the workspace; fit.json has none."""
+    output: str
+    """Path of the packed file given by --output, else the one in the workspace; in fit.json always the latter."""
     bytes: int
     sha256: str
 
 
 class Mistake(Settings):
-    """A wrong answer. row: number in the test split, from 0; probability: of the answer, None of a number."""
+    """A wrong answer. row: number in the test split, from 0; probability: of the answer, None for numbers."""
 
     row: int
     text: str
@@ -117,6 +117,8 @@ class FitResult(Opening):
     report: str
     example: tuple[str, ...]
     """A row to try the packed file with."""
+    explains: bool = True
+    """Whether --explain of predict.py applies: not to labels of words."""
     scores_of: str | None = None
     """The task's YAML file if it is a regression; it holds the range of the scores."""
 
@@ -163,7 +165,7 @@ class FitResult(Opening):
     def commands(self) -> list[str]:
         """Example commands that use the packed file."""
         scores_of = Path(self.scores_of) if self.scores_of else None
-        return packed_commands(Path(self.output), self.example, columns=self.texts, scores_of=scores_of)
+        return packed_commands(Path(self.output), self.example, self.explains, self.texts, scores_of)
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields, those of the recommended packed file and of its analysis, and words on them, for JSON."""
@@ -201,17 +203,16 @@ class FitResult(Opening):
         return [*lines, *self.warnings, f"It took {self.seconds / 60:.1f} of {self.minutes:g} minutes."]
 
     def _in_words(self, size: Packed) -> str:
-        score, interval, rejects = size.metrics[self.metric], "", ""
-        if answered := size.at_threshold:
-            right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
-            rejects = f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
+        score, answered = size.metrics[self.metric], size.at_threshold
+        text = f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
         if self.metric == "accuracy":
             low, high = wilson(score, self.rows["test"])
-            interval = f" (95 % interval {_percent(low)} to {_percent(high)})"
-        return (
-            f"Student: {size.student}, {size.bytes:,} bytes packed; {self.score_name} on test {_percent(score)}"
-            f"{interval}, on validation {_percent(size.validation)}.{rejects}"
-        )
+            text += f" (95 % interval {_percent(low)} to {_percent(high)})"
+        text += f", on validation {_percent(size.validation)}."
+        if answered:
+            right = "" if answered.accuracy is None else f", {_percent(answered.accuracy)} % of these right"
+            text += f" Answers {_percent(answered.share)} % of the test texts{right} (the others: none of these)."
+        return text
 
     def text(self) -> str:
         """Return the result for a terminal; the report has the students that were tried."""

@@ -22,7 +22,7 @@ from common.teachers.finetune import backend
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.packed import load_packed
-from compression.evaluation.predictions import find_scores, read_predictions
+from compression.evaluation.predictions import Predictions, find_scores, read_predictions
 from compression.experiments.commands import example
 from compression.experiments.fit.analysis import analyse, answered_from
 from compression.experiments.fit.baselines import score_baselines
@@ -33,7 +33,7 @@ from compression.experiments.fit.search import Search
 from compression.experiments.fit.settings import Baseline, FitSettings
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import OPENING, Clock, State
-from compression.experiments.fit.students import candidates
+from compression.experiments.fit.students import Trained, candidates
 from compression.experiments.fit.task import TASK_FILE, draw, whole_texts, write_task
 from compression.experiments.fit.teachers import Taught, teach, unsure_of_others
 from compression.experiments.report.record import RESULTS_FILE, ExperimentRecord, write_record
@@ -81,7 +81,7 @@ def run_fit(
     experiment = ExperimentRecord(name=name, title=title, kind="chain", definition=settings.definition())
     write_record(folder, experiment)
     stages = Stages(settings, task, clock, state)
-    recorded = {"fit": settings.meaning(), "file": str(settings.file)}
+    recorded = {"fit": settings.effective(), "file": str(settings.file)}
     rows, result = record(name, folder / "sacred", recorded, lambda: _stages(stages, opening, folder))
     labels = recorded_labels(settings.paths, {task.argument: None} if task.kind.has_classes else {})
     ended = {"jobs": stages.done.jobs, "labels": labels, "summary": tuple(result.summary())}
@@ -95,14 +95,16 @@ def run_fit(
 def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Opening:
     """Write the task's rows and YAML file. Returns the opening. Raises UserError if the encoder is missing."""
     backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
-    notes, usable = [*contents.notes], len(contents.values)
+    notes = [*contents.notes]
+    usable = len(contents.values)
     most = max(1000, int(_ROWS_A_SECOND[contents.kind] * settings.seconds))
     if usable > most:
         notes.append(f"{most:,} of {usable:,} rows are used, drawn at random: more would exceed the time limit.")
         contents = dataclasses.replace(contents, values=draw(contents.values, most, settings.seed))
     contents, rare = learnable(contents, settings)
     notes += rare
-    if (whole := whole_texts(contents)) is not None:
+    whole = whole_texts(contents)
+    if whole is not None:
         notes.append(
             "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         )
@@ -170,31 +172,13 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     for number, max_bytes in enumerate(settings.max_bytes):
         until = clock.used + (clock.left - _REPORT_SECONDS * clock.slowdown) / (count - number)
         reserve = max((_END_SHARE * settings.seconds - _REPORT_SECONDS) / count, _SIZE_SECONDS * clock.slowdown)
-        search = Search(stages, max_bytes, taught, end=until - reserve, packed=until - reserve / 3)
+        search = Search(stages, max_bytes, taught, train_until=until - reserve, pack_until=until - reserve / 3)
         with threads(1):  # of small students, each operation is too short for several
             winner = search.run()
         tried += search.trained
-        packed = paths.packed(task.name, winner.model)
-        write_output(packed, settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail
-        rows += stages.run("evaluate", "evaluate", model_name=winner.model)
-        at_threshold = None
-        if settings.reject:
-            predictions = read_predictions(find_scores(paths.root, rows[-1]), rows[-1])
-            at_threshold = answered_from(load_packed(packed).threshold, predictions)
-        sizes.append(
-            Packed(
-                max_bytes=max_bytes,
-                student=winner.in_words,
-                model=winner.model,
-                epochs=winner.epochs,
-                validation=winner.score,
-                metrics=rows[-1]["metrics"],
-                at_threshold=at_threshold,
-                packed=paths.relative(packed),
-                bytes=packed.stat().st_size,
-                sha256=file_sha256(packed),
-            )
-        )
+        row, size = _tested(stages, max_bytes, winner)
+        rows.append(row)
+        sizes.append(size)
     best = max(size.validation for size in sizes)
     tolerable = [size for size in sizes if size.validation >= best - settings.tolerable / 100]
     baselines = state.decide("baselines", tuple[Baseline, ...], lambda: score_baselines(stages, train))
@@ -203,9 +187,8 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
     labels = test.labels[test.labelled]
     analysis = Analysis()
     with side_task("the analysis of the answers"):
-        row = next(row for row in rows if row["model"] == sizes[chosen].model)
-        model = load_classifier(paths, str(paths.packed(task.name, row["model"])), task.argument, cpu=True)
-        analysis = analyse(task, test, read_predictions(find_scores(paths.root, row), row), model)
+        model = load_classifier(paths, str(paths.packed(task.name, sizes[chosen].model)), task.argument, cpu=True)
+        analysis = analyse(task, test, _predictions(stages, rows[chosen]), model)
     result = FitResult(
         **{**dict(opening), "agreement": opening.agreement and not settings.test},
         name=settings.experiment,
@@ -224,6 +207,35 @@ def _stages(stages: Stages, opening: Opening, folder: Path) -> tuple[list[Row], 
         minutes=settings.minutes,
         report=paths.relative(folder / "report.html"),
         example=example(paths, task),
+        explains=not task.kind.by_word,
         scores_of=None if task.labels else paths.relative(folder / TASK_FILE),
     )
     return rows, result
+
+
+def _tested(stages: Stages, max_bytes: int, student: Trained) -> tuple[Row, Packed]:
+    """Write a student's packed file to --output and score it. Returns its row of results.json and its result."""
+    paths = stages.settings.paths
+    file = paths.packed(stages.task.name, student.model)
+    write_output(file, stages.settings.output_of(max_bytes))  # before scores, baselines and the report, which may fail
+    (row,) = stages.run("evaluate", "evaluate", model_name=student.model)
+    at_threshold = None
+    if stages.settings.reject:
+        at_threshold = answered_from(load_packed(file).threshold, _predictions(stages, row))
+    return row, Packed(
+        max_bytes=max_bytes,
+        student=student.in_words,
+        model=student.model,
+        epochs=student.epochs,
+        validation=student.score,
+        metrics=row["metrics"],
+        at_threshold=at_threshold,
+        packed=paths.relative(file),
+        output=paths.relative(file),
+        bytes=file.stat().st_size,
+        sha256=file_sha256(file),
+    )
+
+
+def _predictions(stages: Stages, row: Row) -> Predictions:
+    return read_predictions(find_scores(stages.settings.paths.root, row), row)

@@ -26,6 +26,8 @@ from compression.students.saved import load_student
 from compression.students.scoring import encode_split, student_logits
 
 _CPU = torch.device("cpu")
+_BATCH_SIZES = ((2000, 32), (20_000, 64), (math.inf, 256))
+"""Batch size of trainings with fewer rows."""
 _STEPS = 1500
 """Optimizer steps of a training, if there is time for them."""
 _USUAL_EPOCHS = (15, 40)
@@ -33,8 +35,8 @@ _USUAL_EPOCHS = (15, 40)
 _FEWEST_EPOCHS = 6
 """A slow student is tried if there is time for so many, or, for pairs, for half of the optimizer steps."""
 _FIRST_SHARE, _SHARE = 0.7, 0.25
-"""Shares of the time left that the training of a bag or the first kind for pairs, and of another kind may take; a
-variation may take all."""
+"""Shares of the time left that one training may take: of a bag or of the first kind for pairs, and of any other kind. A
+variation may take all of it."""
 _OVER = 2.0
 """A training that takes this many times its share of the time is stopped."""
 _ROWS_A_SECOND = 6000
@@ -67,11 +69,12 @@ _LONG_TEXT = 600
 class Search:
     """The students of one size: which were trained, how long they took, and how good they are on validation."""
 
-    def __init__(self, stages: Stages, max_bytes: int, taught: Taught, end: float, packed: float) -> None:
-        """taught: the teacher to learn from; end, packed: when training ends and the file is packed, by the clock."""
+    def __init__(self, stages: Stages, max_bytes: int, taught: Taught, train_until: float, pack_until: float) -> None:
+        """taught: the teacher to learn from; train_until, pack_until: seconds of the clock at which each should end."""
         self.stages, self.task, self.state, self.clock = stages, stages.task, stages.state, stages.clock
-        self.max_bytes, self.taught, self.end, self.packed = max_bytes, taught, end, packed
-        self.seconds = packed - self.clock.used
+        self.max_bytes, self.taught = max_bytes, taught
+        self.train_until, self.pack_until = train_until, pack_until
+        self.seconds = pack_until - self.clock.used
         """Seconds for all students."""
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
@@ -80,7 +83,7 @@ class Search:
         self.rows = len(train)
         self.has_pairs = self.task.pair and not self.task.kind.by_word
         self.long_texts = sum(map(len, train.sentence1)) > _LONG_TEXT * self.rows
-        self.batch_size = 32 if self.rows < 2000 else 64 if self.rows < 20_000 else 256
+        self.batch_size = next(size for most, size in _BATCH_SIZES if self.rows < most)
         self.row_seconds: dict[str, float] = {}
         """Seconds of a row in training, by architecture."""
         self.trained: list[Trained] = []
@@ -89,7 +92,7 @@ class Search:
     @property
     def left(self) -> float:
         """Seconds left for training students, besides the last training, with validation's rows."""
-        return self.end - self.clock.used - self._refit_seconds
+        return self.train_until - self.clock.used - self._refit_seconds
 
     @property
     def _refit_seconds(self) -> float:
@@ -105,14 +108,9 @@ class Search:
         dropout = 0.1 if self.rows > 5000 else 0.2
         kinds = candidates(self.task, self.max_bytes, dropout, self.long_texts, self.taught.alpha)
         for candidate in kinds:
-            is_bag, ranked = candidate.flags["student_arch"] == "ffn", self.ranked()
-            share = _FIRST_SHARE if is_bag or (self.has_pairs and not self.trained) else _SHARE
-            fewest = _FEWEST_EPOCHS
-            if is_bag:
-                fewest = _FEWER * ranked[0].epochs if ranked else 1
-            elif self.has_pairs:
-                fewest = min(fewest, max(1, round(_STEPS / 2 / self._steps(candidate))))
-            if self._epochs(candidate, share) >= fewest:
+            is_first_of_pairs = self.has_pairs and not self.trained
+            share = _FIRST_SHARE if candidate.is_bag or is_first_of_pairs else _SHARE
+            if self._epochs(candidate, share) >= self._fewest_epochs(candidate):
                 self._train(candidate, "", share)
         if not self.ranked():
             self._train(kinds[0], "", _SHARE, must=True)
@@ -132,6 +130,15 @@ class Search:
                 improved |= self.ranked()[0] is not before
         return self._packed()
 
+    def _fewest_epochs(self, candidate: Candidate) -> float:
+        """Return the number of epochs for which there must be time if a kind is to be tried."""
+        if candidate.is_bag:
+            ranked = self.ranked()
+            return _FEWER * ranked[0].epochs if ranked else 1
+        if self.has_pairs:
+            return min(_FEWEST_EPOCHS, max(1, round(_STEPS / 2 / self._steps(candidate))))
+        return _FEWEST_EPOCHS
+
     def ranked(self) -> list[Trained]:
         """Return the trained students, the best first."""
         return sorted((student for student in self.trained if student.score is not None), key=self._rank)
@@ -148,7 +155,7 @@ class Search:
         """Yield variations of the best student so far, without those that were tried; it may change in between."""
         best = self.ranked()[0].candidate
         tried = [student.candidate.flags for student in self.trained]
-        if self.taught.variants and best.flags["student_arch"] == "ffn" and "augmented" not in best.flags:
+        if self.taught.variants and best.is_bag and "augmented" not in best.flags:
             flags = {**best.flags, "augmented": VARIANTS, "alpha": 0.0}
             if flags not in tried:
                 yield "with variants of the texts", best.model_copy(update={"flags": flags})
@@ -171,9 +178,9 @@ class Search:
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
         slower = _SLOWER_PAIRS if self.has_pairs else _SLOWER
         reference = min(measured, key=lambda name: slower[name])
-        row = measured.get(arch, measured[reference] * slower[arch] / slower[reference])
-        epoch = row * self._epoch_rows(candidate)
-        return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch))
+        row_seconds = measured.get(arch, measured[reference] * slower[arch] / slower[reference])
+        epoch_seconds = row_seconds * self._epoch_rows(candidate)
+        return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch_seconds))
 
     def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
         """Train a candidate in a share of the time left, and add it with its score to the trained ones.
@@ -219,7 +226,7 @@ class Search:
         flags |= {"compression_actions": ("distill",), "batch_size": self.batch_size}
         if self.taught.teacher is None:
             return {**flags, "alpha": 1.0, "only_original_data": True}
-        if flags["student_arch"] == "ffn" and not self.task.pair and self.task.outputs >= _MANY_OUTPUTS:
+        if candidate.is_bag and not self.task.pair and self.task.outputs >= _MANY_OUTPUTS:
             flags["embedding_init"] = "logits"
         elif self.taught.encoder and (self.task.kind.by_word or flags.get("ngrams") == "words"):
             flags["embedding_init"] = self.taught.encoder
@@ -240,7 +247,7 @@ class Search:
         done: list[tuple[Trained, Trained]] = []
         for student in self.ranked():
             spent = max((packed.seconds for _, packed in done), default=0.0)
-            left = self.packed - self.clock.used - self._refit_seconds
+            left = self.pack_until - self.clock.used - self._refit_seconds
             if len(done) == _FINALISTS or (done and left < 2 * spent):
                 break
             try:
@@ -255,7 +262,7 @@ class Search:
     def _refitted(self, student: Trained, packed: Trained) -> Trained:
         """Return a finalist that was trained again, with validation's rows too; the same one if there is no time."""
         seconds = _OVER_AGAIN * student.seconds
-        if not self._refit_seconds or student.note or self.packed - self.clock.used < seconds + packed.seconds:
+        if not self._refit_seconds or student.note or self.pack_until - self.clock.used < seconds + packed.seconds:
             return packed
         name = f"{student.model}-all"
         flags = {**self._flags(student.candidate), "epochs": student.epochs, "model_name": name, "refit": packed.model}
@@ -264,7 +271,7 @@ class Search:
             if self.taught.teacher:
                 rows = {"generate_loss": ("validation",), "model_name": self.taught.teacher}
                 self.stages.run("students", "preprocess", seconds, **rows)
-            limit = self.packed - self.clock.used - packed.seconds
+            limit = self.pack_until - self.clock.used - packed.seconds
             if self.stages.train("students", "compress", limit, flags) is not None:
                 raise OutOfTime
             return packed.model_copy(update={"model": name, "refit": True})
@@ -283,10 +290,12 @@ class Search:
 
     def _quantize(self, student: Trained, name: str) -> Trained:
         began = time.perf_counter()
-        left, tune = self.packed - self.clock.used, student.tune_epochs
-        if not student.refit:
-            epoch = student.seconds / student.epochs
-            tune = max(0, min(_TUNE_EPOCHS, int(left / (6 * epoch)))) if epoch else _TUNE_EPOCHS
+        left = self.pack_until - self.clock.used
+        if student.refit:
+            tune = student.tune_epochs
+        else:
+            epoch_seconds = student.seconds / student.epochs
+            tune = max(0, min(_TUNE_EPOCHS, int(left / (6 * epoch_seconds)))) if epoch_seconds else _TUNE_EPOCHS
         flags = self._flags(student.candidate)
         learning = ("student_arch", "alpha", "only_original_data", "augmented", "teacher", "loss", "temperature")
         quantized = {

@@ -13,13 +13,13 @@ from common.reading import UTF_8, Encoding
 from common.seeds import DEFAULT_SEED
 from common.store.settings import WorkspaceSettings
 from common.teachers.settings import is_fairseq
-from compression.experiments.report.record import described
+from compression.experiments.report.record import definition_of
 
 _STEM_BYTES = 80
 """Maximum length of the part of the experiment's name that comes from the file's name."""
-_NOT_COMPARED = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
+_WITHOUT_EFFECT = {"workspace", "file", "output", "name", "cpu", "loadbar", "dry_run", "json_", "force", "strict"}
 """Settings that do not change the result, and the file, whose content is compared."""
-_COMPARED = {"test", "teacher_file", "other"}
+_OTHER_FILES = {"test", "teacher_file", "other"}
 """Other files whose content is compared."""
 
 
@@ -145,7 +145,9 @@ class FitSettings(FitFlags):
 
     def output_of(self, max_bytes: int) -> Path | None:
         """Return the path of --output for a size, None without --output."""
-        return self.output and self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
+        if self.output is None:
+            return None
+        return self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
 
     @property
     def packing(self) -> dict[str, Any]:
@@ -158,24 +160,24 @@ class FitSettings(FitFlags):
         """Time limit of the whole fit, in seconds."""
         return 60 * self.minutes
 
-    def meaning(self) -> dict[str, object]:
+    def effective(self) -> dict[str, object]:
         """Return the settings that change the result, in the form of flags."""
-        meaning = self.model_dump(mode="json", exclude=_NOT_COMPARED, exclude_defaults=True)
-        if "encoder" in meaning and Path(self.encoder).exists():
-            meaning["encoder"] = self.paths.relative(self.encoder)
-        for name in _COMPARED & meaning.keys():
-            meaning[name] = Path(meaning[name]).name
-        return {**meaning, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
+        effective = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT, exclude_defaults=True)
+        if "encoder" in effective and Path(self.encoder).exists():
+            effective["encoder"] = self.paths.relative(self.encoder)
+        for name in _OTHER_FILES & effective.keys():
+            effective[name] = Path(effective[name]).name
+        return {**effective, "max_bytes": list(self.max_bytes), "minutes": self.minutes}
 
     def definition(self) -> str:
         """Return the experiment's definition in words, which tells experiments of the same name apart."""
-        meaning = self.meaning()
+        effective = self.effective()
         # An encoder's whole path: two may have the same file name.
-        encoder = f" encoder={meaning.pop('encoder')}" if "encoder" in meaning else ""
-        return described(f"fit {self.file.name}{encoder}", meaning)
+        encoder = f" encoder={effective.pop('encoder')}" if "encoder" in effective else ""
+        return definition_of(f"fit {self.file.name}{encoder}", effective)
 
 
-def of_file(flags: FitFlags, file: str) -> FitSettings:
+def settings_for_file(flags: FitFlags, file: str) -> FitSettings:
     """Return the settings of a command line and its file. Raises UserError if the path is a folder."""
     if Path(file).is_dir():
         raise UserError(f"{file} is a folder; give a CSV, TSV, JSONL or Parquet file")

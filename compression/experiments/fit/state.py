@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from common.errors import UserError
 from common.store.files import read_json, write_json
 
-FILE, CLOCK_FILE = "fit.json", "clock.json"
+FIT_FILE, CLOCK_FILE = "fit.json", "clock.json"
 OPENING = "opening"
 """Name of the first decision."""
 LINEAR, FROZEN, FINE_TUNED, ANSWERS, MEAN, UNSURE = "linear", "frozen", "fine-tuned", "answers", "mean", "unsure"
@@ -23,7 +23,8 @@ VARIANTS = "edits"
 """Name of the rows with variants of train's texts, and the method that writes them."""
 TRAINED, PACKED = "trained", "packed"
 """First words of the decisions about a student; the second word is its name in the workspace."""
-_SECONDS = 3.0
+_WRITE_SECONDS = 3.0
+"""Seconds between two updates of the clock's file."""
 T = TypeVar("T")
 
 
@@ -31,11 +32,11 @@ class State:
     """Decisions taken so far; a resumed fit decides the same and finds the models already built."""
 
     def __init__(self, folder: Path, identity: str) -> None:
-        """Read the decisions in the experiment's folder. identity: fingerprint of the user's file.
+        """Read the decisions in the experiment's folder. identity: fingerprint of the user's files.
 
         Raises UserError if the decisions belong to a different user file.
         """
-        self.file = folder / FILE
+        self.file = folder / FIT_FILE
         self.values: dict[str, Any] = read_json(self.file) if self.file.exists() else {"identity": identity}
         if not isinstance(self.values, dict) or self.values.get("identity") != identity:
             advice = "start over with --force, or give another --name"
@@ -86,7 +87,7 @@ class Clock:
 
     @property
     def slowdown(self) -> float:
-        """How many times longer work takes than on an idle machine: seconds for each of CPU time, 1 to 4."""
+        """How much longer work takes than on an idle machine: seconds per second of CPU time, from 1 to 4."""
         cpu = max(time.process_time() - self._cpu_started, 0.1)
         return min(max((time.monotonic() - self._started) / cpu, 1.0), 4.0)
 
@@ -96,7 +97,7 @@ class Clock:
         over = threading.Event()
 
         def write() -> None:
-            while not over.wait(_SECONDS):
+            while not over.wait(_WRITE_SECONDS):
                 with contextlib.suppress(OSError):  # of a full disk, on which the fit itself ends in one line
                     write_json(self.file, round(self.used, 1))
 

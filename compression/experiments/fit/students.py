@@ -85,6 +85,11 @@ class Candidate(Settings):
     bytes: int
     """Estimated bytes of the packed file."""
 
+    @property
+    def is_bag(self) -> bool:
+        """Whether it reads a text as a bag of tokens."""
+        return self.flags["student_arch"] == "ffn"
+
 
 class Trained(Settings):
     """A student that was trained, and its result on validation."""

@@ -41,7 +41,7 @@ def number_to_hold_out(rows: int, most: int) -> int:
 
 
 def draw(values: Sequence[Row], most: int, seed: int) -> list[Row]:
-    """Return at most about `most` rows, in order, with some of each label. values: as in FileContents."""
+    """Return at most `most` rows, in order, with some of each label. values: as in FileContents."""
     if len(values) <= most:
         return list(values)
     order = np.random.default_rng(derive("fit rows", seed)).permutation(len(values)).tolist()

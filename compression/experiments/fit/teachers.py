@@ -6,6 +6,7 @@ time, a fine-tuned encoder joins.
 """
 
 import json
+import math
 import time
 
 import numpy as np
@@ -90,7 +91,7 @@ class _Teachers:
             self.stages.run("teachers", "finetune", self.left(_STOPPED), model_name=name, **flags)
             self.read_train(name, folds=FOLDS)
         except OutOfTime:
-            return
+            pass
         except UserError as error:
             say(f"{name}: {error}")
 
@@ -99,7 +100,8 @@ class _Teachers:
 
         Returns the estimated seconds in which the encoder reads train once; infinite if it cannot be loaded in time.
         """
-        settings, task, seconds = self.stages.settings, self.stages.task, float("inf")
+        settings, task = self.stages.settings, self.stages.task
+        seconds = math.inf
         texts = [text for column in self.train.sentences() for text in column]
         linear_seconds = _linear_seconds(texts, task.outputs) * self.stages.clock.slowdown
         if not task.kind.by_word and linear_seconds < self.left(_STOPPED):
@@ -177,10 +179,11 @@ class _Teachers:
         validated = max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())
         joins = not self.best or validated + 0.5 / np.sqrt(len(self.train)) > self.best_score
         self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
-        self.best = (*self.best, FINE_TUNED) if joins else self.best
+        if joins:
+            self.best = (*self.best, FINE_TUNED)
 
     def read_train(self, name: str, seconds: float = 0.0, **flags: object) -> None:
-        """Get a teacher's logits of train. seconds: that it has in any case. Raises OutOfTime."""
+        """Get a teacher's logits of train. seconds: minimum of the time limit. Raises OutOfTime."""
         limit = max(seconds, self.left(_STOPPED))
         self.stages.run("teachers", "preprocess", limit, generate_loss=("processed",), model_name=name, **flags)
         self.logits[name] = load_logits(self.stages.settings.paths, self.stages.task, name, "train")
@@ -188,7 +191,7 @@ class _Teachers:
     def read_variants(self, name: str, count: int) -> int:
         """Write variants of each text of train and get a teacher's logits of them.
 
-        count: how many there is time for. Returns how many there are for each text.
+        count: number of variants of a text that there is time for. Returns the number of variants of each text.
         """
         count = min(count, _MOST_VARIANTS)
         if count < _FEWEST_VARIANTS:
@@ -198,12 +201,16 @@ class _Teachers:
             self.stages.run("teachers", "preprocess", self.left(_STOPPED), generate_loss=(VARIANTS,), model_name=name)
         except OutOfTime:
             return 0
+        except UserError as error:  # texts of one or two words have no variants
+            say(f"{VARIANTS}: {error}")
+            return 0
         self.scores.append(f"they have read {count} variants of each text")
         return count
 
     def score(self, *names: str, rows: np.ndarray | None = None) -> float:
         """Return the score of the mean of some teachers on some rows of train, by default the labelled ones."""
-        rows, mean = self.labelled if rows is None else rows, np.mean([self.logits[name] for name in names], axis=0)
+        rows = self.labelled if rows is None else rows
+        mean = np.mean([self.logits[name] for name in names], axis=0)
         return main_score(self.stages.task, self.train.labels[rows], mean[rows])
 
     def mean_of(self, names: tuple[str, ...]) -> str:
@@ -229,7 +236,8 @@ def teach(stages: Stages, train: Split, agreement: bool = False) -> Taught:
     best = teachers.best
     if not best:
         return Taught(teacher=None, why="none: there was no time for one")
-    name, variants = teachers.mean_of(best), 0
+    name = teachers.mean_of(best)
+    variants = 0
     read_by = {FROZEN, FINE_TUNED} & {*best}
     if read_by and not (task.kind.by_word or task.pair or settings.has_answers or settings.other):
         variants = teachers.read_variants(name, int(teachers.left(_UNTIL) / (len(read_by) * seconds)))

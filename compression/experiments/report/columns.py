@@ -132,7 +132,9 @@ _kilo = functools.partial(_three_digits, unit=1000)
 
 def _megabytes(value: float) -> str:
     megabytes = value / 1e6
-    return f"{megabytes:,.{3 if megabytes < 10 else 1 if megabytes < 1000 else 0}f}"
+    if megabytes < 10:
+        return f"{megabytes:.3f}"
+    return f"{megabytes:.1f}" if megabytes < 1000 else f"{megabytes:,.0f}"
 
 
 def _size(name: str, heading: str, *tables: str, unit: int = 1, note: str = "") -> Column:
@@ -224,7 +226,8 @@ def columns_of(table: str, metrics: Iterable[str] = ()) -> list[Column]:
 def models_table(results: SplitResults, terminal: bool = False) -> Table:
     """Return a table with a line per seed group, without empty columns. terminal: use the narrower set of columns."""
     names = {teacher.name for group in results.groups if (teacher := results.teacher_of(group))}
-    than = "" if terminal else f" than {next(iter(names)) if len(names) == 1 else 'teacher'}"
+    the_teacher = next(iter(names)) if len(names) == 1 else "teacher"
+    than = "" if terminal else f" than {the_teacher}"
     columns = columns_of("terminal" if terminal else "models", results.metrics)
     if terminal:  # a table with the other size, and in a sweep, whose names say it, with the training, is too wide
         other = GZIPPED if results.size_field == PACKED else PACKED
@@ -240,7 +243,9 @@ def models_table(results: SplitResults, terminal: bool = False) -> Table:
         return Entry(f"{shown.text} ({teacher.name})", shown.value) if named else shown
 
     def kind(group: SeedGroup) -> str:
-        return "teacher" if group.is_teacher else "best" if group is results.best_student else ""
+        if group is results.best_student:
+            return "best"
+        return "teacher" if group.is_teacher else ""
 
     heads = [Head((column.heading.replace("{than}", than),), column.numeric, name=column.name) for column in columns]
     entries = [functools.partial(entry, column) for column in columns]
@@ -263,10 +268,11 @@ def summary(results: SplitResults) -> str:
     if best is None:
         return "No student was scored."
     metric = results.metrics[0]
+    unit = "" if metric in CORRELATIONS else " %"
 
     def shown(group: SeedGroup) -> str:
         score = group.metric(metric)
-        return f"{100 * score.mean:.2f}{'' if metric in CORRELATIONS else ' %'}" if score else ""
+        return f"{100 * score.mean:.2f}{unit}" if score else ""
 
     measured = results.size_field if best.mean(results.size_field) else GZIPPED
     size, teacher = best.mean(measured), results.teacher_of(best)

@@ -7,6 +7,7 @@ their probability, before and after calibration.
 import dataclasses
 import functools
 import itertools
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 6
+MOST_DIAGRAMS = 6
 """Maximum number of reliability diagrams of a split."""
 _GREEN, _GREY, _BLUE, _ORANGE, _PURPLE, _LIGHT = "#009e73", "#9a9a9a", "#0072b2", "#d55e00", "#8a3d75", "#d4d4d4"
 _MEASURES = {
@@ -91,14 +92,14 @@ class Panel:
     cost: str
     tolerable: float | None = None
 
-    def of(self, *kinds: str) -> list[Point]:
+    def points_of(self, *kinds: str) -> list[Point]:
         """Return the points of these kinds."""
         return [point for point in self.points if point.kind in kinds]
 
     @functools.cached_property
     def best(self) -> list[Point]:
         """Our models on the skyline."""
-        return skyline(self.of("student", "teacher"))
+        return skyline(self.points_of("student", "teacher"))
 
 
 def panels(splits: Sequence[SplitResults], quote: Quote | None = None) -> list[Panel]:
@@ -136,7 +137,8 @@ def _points(results: SplitResults, metric: str, cost: str) -> list[Point]:
             value, measured = group.mean(size), MEASURED[size]
             ratio, words = group.times_smaller(teacher, size), ("smaller", "larger")
         if value and score:
-            kind = "teacher" if group.is_teacher else "peer" if group.is_peer else "student"
+            stage = group.first["stage"]
+            kind = stage if stage in ("teacher", "peer") else "student"
             text = f"{group.label}\n{metric_heading(metric)}: {score.text}, {score.n} seed{'s' * (score.n > 1)}"
             text += f"\n{cost_text(cost, value)} {measured}"
             if teacher and ratio and teacher is not group:
@@ -228,7 +230,10 @@ def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
     span = max(costs) / min(costs)
     axes.margins(0.12)
     axes.set_xlim(left=min(costs) / (2 * span**0.2))  # room for names, since no points are at the left
-    axes.xaxis.set_major_locator(LogLocator(subs=(1,) if span > 1000 else (1, 3) if span > 10 else (1, 2, 3, 5, 7)))
+    marked = (1, 2, 3, 5, 7)  # of each power of ten
+    if span > 10:
+        marked = (1,) if span > 1000 else (1, 3)
+    axes.xaxis.set_major_locator(LogLocator(subs=marked))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: cost_text(panel.cost, value)))
     axes.set_xlabel(_MEASURES[panel.cost])
@@ -241,13 +246,13 @@ def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
 
 
 def calibrated_groups(results: SplitResults) -> list[SeedGroup]:
-    """Return the students with probabilities; if more than MOST, the best ones on the skyline by packed size."""
+    """Return the students with probabilities; of more than MOST_DIAGRAMS, the best on the skyline by packed size."""
     groups = [group for group in results.groups if not group.is_teacher and _bins(group, "bins")]
-    if len(groups) <= MOST:
+    if len(groups) <= MOST_DIAGRAMS:
         return groups
     best = {point.label for panel in panels([results])[:1] for point in panel.best}
     on_skyline = [group for group in groups if group.label in best]
-    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST:]
+    return sorted(on_skyline, key=lambda group: group.metric(results.metrics[0]).mean)[-MOST_DIAGRAMS:]
 
 
 def draw_reliability(results: SplitResults) -> "Figure | None":
@@ -303,9 +308,12 @@ def _bins(group: SeedGroup, name: str) -> list[tuple[int, float, float]]:
 
     name: of the bins, as in compression.evaluation.calibration.
     """
-    by_row = [field(row, "calibration", name) or () for row in group.rows]
+    by_row = [field(row, "calibration", name) for row in group.rows]
+    if not all(by_row):
+        return []
     joined = []
-    for same in zip(*by_row, strict=True) if all(by_row) else ():
-        if count := sum(int(n) for n, _, _ in same):
-            joined.append((count, *(sum(one_bin[0] * one_bin[i] for one_bin in same) / count for i in (1, 2))))
+    for same in zip(*by_row, strict=True):
+        counts, probabilities, accuracies = zip(*same, strict=True)
+        if count := int(sum(counts)):
+            joined.append((count, *(statistics.fmean(values, counts) for values in (probabilities, accuracies))))
     return joined

@@ -32,9 +32,9 @@ from compression.experiments.report.table import Entry, Group, Head, Line, Table
 Labels = tuple[str, ...]
 Cells = dict[tuple[Labels, Labels], "Cell"]
 """Labels of the row and of the column -> cell."""
-SEEDS = 4
+QUOTED_SEEDS = 4
 """Runs behind each of the thesis's figures (table 7.1)."""
-SHORT = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
+SHORT_NAMES = {"student_arch": "student", "embedding_type": "embedding", "embedding_dim": "dim", "vocab_size": "vocab"}
 """Names of axes on a terminal."""
 AVERAGE = "average of tasks"
 """Heading of the mean over tasks."""
@@ -202,7 +202,12 @@ class _Pivot:
         stages = {row["stage"] for cell in cells.values() for row in cell.group.rows}
         quotes_gzipped = record.quote is not None and record.quote.table == reference.GZIPPED_TABLE
         self._disk_field = GZIPPED if quotes_gzipped or {"pruned", "quantized"} & stages else "bytes_model"
-        self._measures: list[tuple[Column, Collection[str], bool]] = []
+        self._measures = [
+            (column, kind, quoted)
+            for kind in self._kinds
+            for table, quoted in (("pivot", False), ("printed", True))
+            for column in columns_of(table)
+        ]
         self._incomplete = self._incomparable = False
 
     def _metrics_and_splits(self, task: str) -> tuple[Sequence[str], str]:
@@ -232,15 +237,7 @@ class _Pivot:
 
     def table(self, title: str) -> Table:
         heads = [Head((axis,), numeric=False) for axis in self._layout.rows]
-        for kind, tasks in self._kinds.items():
-            for table, quoted in (("pivot", False), ("printed", True)):
-                for column in columns_of(table):
-                    self._measures.append((column, tasks, quoted))
-                    measure = column.heading.replace("{than}", "")
-                    group: Group = "csv" if self._layout.sizes or not measure else "quoted" if quoted else "size"
-                    text = ", ".join([measure, *([kind] if kind else []), *(["thesis (quoted)"] if quoted else [])])
-                    name = "_".join([*([kind] if kind else []), *(["thesis"] if quoted else []), column.name])
-                    heads.append(Head((text,), group=group, name=name))
+        heads += [self._measure_head(column, kind, quoted) for column, kind, quoted in self._measures]
         heads.append(Head(("selected_on_test",), group="csv"))
         for column in self._columns:
             heads.append(Head((*column.labels, column.heading), group="quoted" if column.quoted else "", seeds=True))
@@ -249,6 +246,16 @@ class _Pivot:
         lines, baselines = list(self._students()), list(self._baselines())
         table = Table(title, heads, lines, baselines, labels=len(self._layout.rows)).with_values()
         return dataclasses.replace(table, notes=dict(self._notes(table)))
+
+    def _measure_head(self, column: Column, kind: str, quoted: bool) -> Head:
+        """Return the heading of a column of sizes or speeds. kind: of its tasks; quoted: of the thesis's models."""
+        measure = column.heading.replace("{than}", "")
+        group: Group = "quoted" if quoted else "size"
+        if self._layout.sizes or not measure:
+            group = "csv"
+        text = ", ".join(filter(None, (measure, kind, "thesis (quoted)" if quoted else "")))
+        name = "_".join(filter(None, (kind, "thesis" if quoted else "", column.name)))
+        return Head((text,), group=group, name=name)
 
     def _students(self) -> Iterator[Line]:
         """Yield a line for each combination of labels of the row axes."""
@@ -285,21 +292,23 @@ class _Pivot:
         on_test = [cell.group.selected_on_test for cell in cells]
         all_on_test = {test for test, score in zip(on_test, stats, strict=True) if score} == {True}
         best = _best(self._columns, stats, on_test) if kind == "student" else ()
-        scores, printed, by_task = [], [], {}
+        scores = []
+        printed = []  # rows of the quoted figures
+        by_task = {}  # task -> metric -> score
         for i, (cell, column, score) in enumerate(zip(cells, self._columns, stats, strict=True)):
             figures = self._quoted.get((labels, column.labels), {}) if column.quoted and kind == "student" else {}
-            missing = len(cell.planned) - (score.n if score else 0)
-            self._incomplete |= missing > 0 and not column.quoted
+            scored = score.n if score else 0
+            self._incomplete |= scored < len(cell.planned) and not column.quoted
             packed, entry = None, _EMPTY
             if figure := figures.get(column.metric):
-                entry = Entry(figure.text, Stat(figure.mean, figure.sd, SEEDS), "quoted")
-                printed += [{"task": figure.task, "bytes_model": figure.size_bytes}] if figure.size_bytes else []
+                entry = Entry(figure.text, Stat(figure.mean, figure.sd, QUOTED_SEEDS), "quoted")
+                if figure.size_bytes:
+                    printed.append({"task": figure.task, "bytes_model": figure.size_bytes})
             elif score:
                 packed = cell.group.mean(PACKED)
-                text = score.text + (f" ({score.n}/{len(cell.planned)})" if missing > 0 else "")
-                text += " †" if on_test[i] and not all_on_test else ""
-                text += f" · {human_bytes(packed)}" if self._layout.sizes and packed is not None else ""
-                entry = Entry(text, score, "best" if i in best else "quoted" * column.quoted)
+                text = self._score_text(cell, score, packed, on_test[i] and not all_on_test)
+                of_thesis = "quoted" if column.quoted else ""
+                entry = Entry(text, score, "best" if i in best else of_thesis)
             scores += [entry, number_entry(packed)]
             if tuple(self._layout.columns) == ("task",) and column.task and not column.quoted:
                 by_task.setdefault(column.task, {})[column.metric] = entry.sort
@@ -308,11 +317,23 @@ class _Pivot:
         last = max((i for i, label in enumerate(labels) if label), default=0)
         entries = [Entry(label + mark * (i == last), label) for i, label in enumerate(labels)]
         disk_field = self._disk_field if kind == "student" else "bytes_model"
-        for column, tasks, quoted in self._measures:
+        for column, kind_of_task, quoted in self._measures:
+            tasks = self._kinds[kind_of_task]
             of_tasks = tuple(row for row in (printed if quoted else rows) if row["task"] in tasks)
             entries.append(self._measured(column, SeedGroup("", of_tasks, disk_field), tasks, quoted))
         average = number_entry(average_of_tasks(by_task), ".2f", 0.01)
         return Line([*entries, Entry("", str(all_on_test).lower()), *scores, average], kind)
+
+    def _score_text(self, cell: Cell, score: Stat, packed: float | None, marked: bool) -> str:
+        """Return a score, the number of seeds if some are missing, a dagger if it is marked, and the packed size."""
+        text = score.text
+        if score.n < len(cell.planned):
+            text += f" ({score.n}/{len(cell.planned)})"
+        if marked:
+            text += " †"
+        if self._layout.sizes and packed is not None:
+            text += f" · {human_bytes(packed)}"
+        return text
 
     def _measured(self, column: Column, group: SeedGroup, tasks: Collection[str], quoted: bool) -> Entry:
         """Return the entry of a size or speed, the mean over tasks. quoted: of the thesis's models."""
@@ -331,7 +352,7 @@ class _Pivot:
 
     def _notes(self, table: Table) -> Iterator[tuple[str, Group]]:
         """Yield notes on how to read the table, and the columns they are about."""
-        entries = [entry for line in table.every for entry in line.entries]
+        entries = [entry for line in table.all_lines for entry in line.entries]
         sizes = {head.name for head in table.heads if head.group == "size"}
         shown = [column for column in columns_of("pivot") if any(name.endswith(column.name) for name in sizes)]
         rows = [row for cell in self._cells.values() for row in cell.group.rows]
@@ -384,7 +405,7 @@ def terminal_pivot(table: Table, width: int) -> tuple[str, list[str]] | None:
         heads = []
         for head in shown.heads:
             levels = head.levels[:-1] if groups and one_metric and head.seeds else head.levels
-            heads.append(dataclasses.replace(head, levels=tuple(SHORT.get(name, name) for name in levels)))
+            heads.append(dataclasses.replace(head, levels=tuple(SHORT_NAMES.get(name, name) for name in levels)))
         text = plain_table(dataclasses.replace(shown, heads=heads))
         if max(map(len, text.splitlines())) <= width:
             return text, [note.replace("Bold:", "*:") for note in shown.notes]

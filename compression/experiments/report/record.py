@@ -19,7 +19,7 @@ from compression.experiments.report.results import grouped, write_lines
 
 RECORD_FILE = "experiment.json"
 RESULTS_FILE = "results.json"
-NOT_ITS_MEANING = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
+WITHOUT_EFFECT = ("workspace", "cpu", "loadbar", "force", "json_", "launcher", "workers")
 """Settings that do not change the results."""
 
 
@@ -91,7 +91,7 @@ class ExperimentRecord(Settings):
     """Sentences that the report begins with."""
 
 
-def described(source: str, *flags: Mapping[str, Any]) -> str:
+def definition_of(source: str, *flags: Mapping[str, Any]) -> str:
     """Return an experiment's definition in words: its file or jobs, and the flags that change the results."""
 
     def text(value: Any) -> str:
@@ -102,7 +102,7 @@ def described(source: str, *flags: Mapping[str, Any]) -> str:
         exists = isinstance(value, str | Path) and os.path.exists(value)  # noqa: PTH110 - no error for a long text
         return Path(value).absolute().name if exists else str(value)
 
-    values = {key: value for of_job in flags for key, value in of_job.items() if key not in NOT_ITS_MEANING}
+    values = {key: value for of_job in flags for key, value in of_job.items() if key not in WITHOUT_EFFECT}
     return " ".join([source, *(f"{key}={text(value)}" for key, value in sorted(values.items()))])
 
 

@@ -53,8 +53,9 @@ def quoted_rows(task: str) -> list[Row]:
     rows: dict[str, Row] = {}
     for line in _lines(GZIPPED_TABLE):
         if line["task"] == task:
-            name, size, stage = line["model"], float(line["size_mb"]) * 1e6, "quoted" if line["embedding_type"] else ""
-            row = rows.setdefault(name, quoted_row(task, name, stage or "baseline", size, parameters.get(name)))
+            name, size = line["model"], float(line["size_mb"]) * 1e6
+            stage = "quoted" if line["embedding_type"] else "baseline"
+            row = rows.setdefault(name, quoted_row(task, name, stage, size, parameters.get(name)))
             row["metrics"][line["metric"]] = share(line["mean"])
     return list(rows.values())
 
@@ -66,7 +67,7 @@ def quoted_row(task: str, name: str, stage: str, size: float, parameters: float 
 
 
 def tolerable_scores(task: str) -> dict[str, float]:
-    """Return metric -> score, from 0 to 1, from which on a student is tolerable; empty for a task not in the thesis."""
+    """Return metric -> lowest score, from 0 to 1, of a tolerable student; empty for a task not in the thesis."""
     return next((row["metrics"] for row in quoted_rows(task) if row["model"] == TOLERABLE), {})
 
 
@@ -75,7 +76,8 @@ def quoted_figures(table: str) -> list[QuotedFigure]:
 
     Raises UserError for a table that is not available.
     """
-    if table not in (known := sorted({line["table"] for line in read_quotes(FILE)})):
+    known = sorted({line["table"] for line in read_quotes(FILE)})
+    if table not in known:
         raise UserError(f"quote: no table {table!r} of the thesis is here (there are: {', '.join(known)})")
     return [
         QuotedFigure(

@@ -73,7 +73,7 @@ class Table:
     notes: Mapping[str, Group] = dataclasses.field(default_factory=dict)
 
     @property
-    def every(self) -> list[Line]:
+    def all_lines(self) -> list[Line]:
         """All lines, baselines first."""
         return [*self.baselines, *self.lines]
 
@@ -86,17 +86,17 @@ class Table:
 
     def with_values(self) -> Self:
         """Return the table without columns that have no value in any line, except labels and means over seeds."""
-        known = [any(line.entries[i].value is not None for line in self.every) for i in range(len(self.heads))]
+        known = [any(line.entries[i].value is not None for line in self.all_lines) for i in range(len(self.heads))]
         return self.of_columns([i for i, h in enumerate(self.heads) if known[i] or h.seeds or i < self.labels])
 
     def of_columns(self, kept: Sequence[int]) -> Self:
         """Return the table with some of its columns. kept: their indices."""
 
-        def lines(every: Sequence[Line]) -> list[Line]:
-            return [dataclasses.replace(line, entries=[line.entries[i] for i in kept]) for line in every]
+        def shortened(lines: Sequence[Line]) -> list[Line]:
+            return [dataclasses.replace(line, entries=[line.entries[i] for i in kept]) for line in lines]
 
         heads = [self.heads[i] for i in kept]
-        return dataclasses.replace(self, heads=heads, lines=lines(self.lines), baselines=lines(self.baselines))
+        return dataclasses.replace(self, heads=heads, lines=shortened(self.lines), baselines=shortened(self.baselines))
 
 
 def table_of(
@@ -150,7 +150,7 @@ def markdown_table(table: Table) -> str:
     header = [escape_markdown(head.text) for head in table.heads]
     rule = "|" + "|".join("---:" if head.numeric else "---" for head in table.heads) + "|"
     body = []
-    for line in table.every:
+    for line in table.all_lines:
         texts = [(escape_markdown(entry.text), "best" in (line.kind, entry.kind)) for entry in line.entries]
         body.append([f"**{text}**" if bold else text for text, bold in texts])
     first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *body))
@@ -170,12 +170,13 @@ def markdown_list(notes: Iterable[str]) -> str:
 def plain_table(table: Table, width: int = 0) -> str:
     """Return the table in plain text, with a star at each best entry and names shortened to fit `width`."""
     table = table.without("csv")
-    starred = {i for line in table.every for i, entry in enumerate(line.entries) if entry.kind == "best"}
+    starred = {i for line in table.all_lines for i, entry in enumerate(line.entries) if entry.kind == "best"}
 
     def shown(i: int, entry: Entry) -> str:
-        return entry.text + ("*" if entry.kind == "best" else " ") if i in starred else entry.text
+        star = "*" if entry.kind == "best" else " "
+        return entry.text + star if i in starred else entry.text
 
-    body = [[shown(i, entry) for i, entry in enumerate(line.entries)] for line in table.every]
+    body = [[shown(i, entry) for i, entry in enumerate(line.entries)] for line in table.all_lines]
     return text_table([head.text for head in table.heads], body, [head.numeric for head in table.heads], width)
 
 
@@ -190,7 +191,7 @@ def csv_table(table: Table) -> str:
         (head, ending) for head in table.heads for ending in ((", mean", ", sd", ", n") if head.seeds else ("",))
     ]
     writer.writerow(["kind", *(f"{head.name or head.text}{ending}" for head, ending in endings)])
-    for line in table.every:
+    for line in table.all_lines:
         cells: list[float | str | None] = [line.kind]
         for head, entry in zip(table.heads, line.entries, strict=True):
             of_seeds = dataclasses.astuple(entry.value) if isinstance(entry.value, Stat) else (None, None, 0)

@@ -9,15 +9,13 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 import yaml
 
-from common.choices import described as described_choices
-from common.choices import used_by
+from common.choices import described, used_by
 from common.config import Settings, Uses, build, load_with_base, nearest, pairs
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.seeds import DEFAULT_SEED
 from common.store.settings import QuerySettings, StageSettings
-from common.teachers.settings import FinetuneSettings
 from compression.experiments.jobs import (
     Cell,
     ExperimentFile,
@@ -32,7 +30,13 @@ from compression.experiments.jobs import (
     teacher_of,
     with_task_path,
 )
-from compression.experiments.report.record import ExperimentRecord, Quote, TableLayout, definition_files, described
+from compression.experiments.report.record import (
+    ExperimentRecord,
+    Quote,
+    TableLayout,
+    definition_files,
+    definition_of,
+)
 from compression.experiments.report.reference import quoted_figures
 from compression.shrinking.settings import Action, CompressSettings
 
@@ -63,7 +67,7 @@ class SweepSettings(QuerySettings):
     cpu: bool = False
     """Run on the CPU even if there is a GPU."""
     launcher: Literal[tuple(LAUNCHERS)] = pydantic.Field(
-        "processes", description=described_choices("Where runs go.", LAUNCHERS)
+        "processes", description=described("Where runs go.", LAUNCHERS)
     )
     workers: int = pydantic.Field(0, ge=0)
     """Runs at a time; 0: one per GPU, without GPUs one per CPU core, on a cluster as many as it can take."""
@@ -131,7 +135,7 @@ class GridFile(ExperimentFile):
                 raise ValueError(f"axes: {name} has no values")
             if isinstance(values, list) and name not in RUN_FIELDS:
                 raise ValueError(f"axes: a run has no setting {name!r}{nearest(name, RUN_FIELDS)}")
-            if isinstance(values, list) and len(set(map(str, values))) < len(values):
+            if isinstance(values, list) and len(set(map(label_of, values))) < len(values):
                 raise ValueError(f"axes: {name} has a value twice")
         return axes
 
@@ -167,7 +171,7 @@ def plan_grid(path: Path, settings: SweepSettings) -> Plan:
         name=settings.name or file.name,
         title=file.title or file.name,
         kind="sweep",
-        definition=described(path.name, assigned),
+        definition=definition_of(path.name, assigned),
         files=definition_files(path),
         jobs=tuple(job.as_record() for jobs in shared.values() for job in jobs),
         settings=recorded_settings(fixed),
@@ -337,13 +341,14 @@ def _shared_jobs(
             raise UserError(f"for_tasks: {tasks!r} is not a list of tasks")
         if load_task(task).name not in [load_task(name).name for name in tasks]:
             continue
-        variants = [settings]
-        if kind == "finetune" and settings.pop("each_seed", False):
-            arch = settings.get("arch", FinetuneSettings.model_fields["arch"].default)
-            name = settings.get("model_name") or Path(arch).name
-            variants = [{**settings, "seed": seed, "model_name": f"{name}-s{seed}"} for seed in seeds]
-        for flags in variants:
-            yield Job(kind, {**_for_shared(kind, fixed), **flags, **_for_shared(kind, overrides), "task": task})
+        each_seed = kind == "finetune" and settings.pop("each_seed", False)
+        job = Job(kind, {**_for_shared(kind, fixed), **settings, **_for_shared(kind, overrides), "task": task})
+        if not each_seed:
+            yield job
+            continue
+        name = job.settings().name
+        for seed in seeds:
+            yield Job(kind, {**job.flags, "seed": seed, "model_name": f"{name}-s{seed}"})
 
 
 def _for_shared(kind: str, settings: dict[str, Any]) -> dict[str, Any]:

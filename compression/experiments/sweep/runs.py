@@ -25,7 +25,7 @@ from common.tables import text_table
 from compression.evaluation.rows import Row
 from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult
-from compression.experiments.fit.state import FILE as FIT_FILE
+from compression.experiments.fit.state import FIT_FILE
 from compression.experiments.report import write_report
 from compression.experiments.report.record import RECORD_FILE, RESULTS_FILE, ExperimentRecord, RecordedRun, read_record
 from compression.experiments.report.results import grouped, read_results, write_results
@@ -185,8 +185,9 @@ def report(paths: Store, name: str) -> tuple[ExperimentRecord, list[Row]]:
     results = folder / RESULTS_FILE
     here = any(RunFolder(paths, run.id).file.exists() for run in record.runs if run.id)
     rows = collect(paths, record) if here or not results.exists() else read_results(results)
-    if fitted := read_json(folder / FIT_FILE).get("result") if (folder / FIT_FILE).exists() else None:
-        write_fit_report(folder, rows, record, build(FitResult, fitted))
+    fitted = read_json(folder / FIT_FILE) if (folder / FIT_FILE).exists() else {}
+    if "result" in fitted:
+        write_fit_report(folder, rows, record, build(FitResult, fitted["result"]))
     else:
         write_report(folder, rows, record)
     return record, rows
@@ -227,7 +228,8 @@ def experiments_text(listed: Sequence[dict[str, Any]]) -> str:
         return "no experiments yet"
     body = []
     for one in listed:
-        kind, done = one.get("kind", "damaged"), f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
+        kind = one.get("kind", "damaged")
+        done = f"{one['finished']}/{one['runs']}" if one.get("runs") else ""
         made_from = one.get("made_from", one.get("error", ""))
         body.append([one["name"], kind, done, str(one.get("failed") or ""), one["changed"], made_from])
     header = ("name", "kind", "runs done", "failed", "changed", "made from")
@@ -245,7 +247,8 @@ def show(paths: Store, name: str) -> dict[str, Any]:
         for run in record.runs:
             known = RunFolder(paths, run.id).record() if run.id else None
             state = {"id": run.id, "cell": run.cell, "seed": run.seed, "status": _status(paths, run)}
-            runs.append({**state, "seconds": known and known.seconds, "error": known and known.error})
+            ended = {"seconds": known.seconds, "error": known.error} if known else {"seconds": None, "error": None}
+            runs.append({**state, **ended})
         return {**record.model_dump(mode="json"), "runs": runs}
     folders = sorted(paths.run("").glob(f"{name}*")) if name.isalnum() and len(name) >= 4 else []
     if len(folders) > 1:
@@ -271,7 +274,8 @@ def show_text(shown: dict[str, Any]) -> str:
         lines += ["job: " + " ".join(f"{key}={value}" for key, value in job.items()) for job in shown["jobs"]]
         body = []
         for run in shown["runs"]:
-            cell, took = " ".join(run["cell"].values()), "" if run["seconds"] is None else duration(run["seconds"])
+            cell = " ".join(run["cell"].values())
+            took = "" if run["seconds"] is None else duration(run["seconds"])
             body.append([run["id"] or "", cell, str(run["seed"]), run["status"], took, run["error"] or ""])
         header = ("run", "cell", "seed", "status", "time", "error")
         lines += ["", text_table(header, body, [False, False, True, False, True, False])] if body else []

@@ -1,5 +1,6 @@
 """`fit` on files that label words: tags in lines and columns, questions in SQuAD's JSON and in columns."""
 
+import csv
 import json
 
 import pyarrow as pa
@@ -115,6 +116,18 @@ def test_columns_of_words_and_tags(tmp_path, suffix, form):
     assert contents(path, kind="tags", text=("tokens",), label=("ner",)).values == EXPECTED
 
 
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_a_table_whose_lines_end_with_tags_is_a_table(tmp_path, name, delimiter):
+    rows = [("a fine part", ("O", "O", "B-PART")), *EXPECTED]
+    with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerows([("words", "tags"), *((text, " ".join(tags)) for text, tags in rows), ()])
+    assert contents(tmp_path / name).values == rows
+    for kind in ("auto", "tags"):
+        with pytest.raises(UserError, match=r"--text: .*: no column 'word' .*did you mean words"):
+            contents(tmp_path / name, kind=kind, text=("word",))
+
+
 def test_a_row_with_other_numbers_of_words_and_tags_is_left_out(tmp_path):
     rows = [{"tokens": words, "ner": tags} for words, tags in TEXTS]
     rows.insert(0, {"tokens": ["one", "two"], "ner": ["O"]})
@@ -197,6 +210,7 @@ def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
         write_questions(path, paragraphs(100))
     flags = {"max_bytes": 12000, "minutes": 0.9, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = fit(FitSettings(file=path, output=tmp_path / "a.fwt", **flags))
+    assert not any("--explain" in command for command in result.commands)
     assert result.bytes == (tmp_path / "a.fwt").stat().st_size <= 12000
     assert load_packed(tmp_path / "a.fwt").kind == kind
     assert result.metric == {"tags": "entity_f1", "answers": "answer_f1"}[kind]

@@ -215,7 +215,7 @@ def test_numbers_are_a_regression(tmp_path, encoder, short_fits, pair):
 
 
 @pytest.mark.slow
-def test_a_dry_run_reads_several_labels_and_finds_parts(tmp_path, encoder, capsys):
+def test_a_dry_run_shows_file_and_students_and_leaves_nothing(tmp_path, encoder, capsys):
     whole = tiny_labels.labelled(200)
     tiny_labels.write_rows(tmp_path / "topics.jsonl", whole + [(" ".join(t.split()[1:]), names) for t, names in whole])
     words = ["fit", tmp_path / "topics.jsonl", "--minutes", 5, "--encoder", encoder, "--cpu", "--dry-run"]
@@ -226,15 +226,6 @@ def test_a_dry_run_reads_several_labels_and_finds_parts(tmp_path, encoder, capsy
         "Many rows are parts of longer ones: whole texts are held out, and their parts are removed from train."
         in printed
     )
-
-
-@pytest.mark.slow
-def test_a_dry_run_shows_the_students_and_leaves_nothing(tmp_path, encoder, capsys):
-    own_task.write_csv(tmp_path / "reviews.csv", own_task.labelled_rows(200))
-    words = ["fit", tmp_path / "reviews.csv", "--minutes", 5, "--encoder", encoder, "--cpu", "--dry-run"]
-    assert run_script("experiment.py", *words, "--workspace", tmp_path / "workspace") == 0
-    printed = capsys.readouterr().out
-    assert "2 labels (verdict: thumbs down, thumbs up)" in printed
     assert "n-grams" in printed
     assert not list((tmp_path / "workspace").glob("experiments/*"))
 
@@ -257,6 +248,8 @@ def test_an_output_that_cannot_be_written_is_refused_at_once(tmp_path):
     for output, message in bad.items():
         with pytest.raises(UserError, match=f"--output .*: {message}"):
             fit(FitSettings(**about, output=output))
+    with pytest.raises(UserError, match=r"--output .*reviews\.csv: fit reads this file"):
+        fit(FitSettings(**about, output=tmp_path / "reviews.csv"))
     with pytest.raises(UserError, match=r"xxxx\.\.\. is not a name for an experiment: it is longer than 150 bytes"):
         fit(FitSettings(**about, name="x" * 300))
     assert not (tmp_path / "workspace").exists()

@@ -55,7 +55,9 @@ def test_the_result_says_what_is_answered(tmp_path, short_fits, capsys):
         assert scores["accuracy"] == pytest.approx(sum(right) / len(right), abs=1.5 / len(right))
         share, accuracy = (100 * scores[name] for name in ("share", "accuracy"))
         sentence = f"Answers {share:.1f} % of the test texts, {accuracy:.1f} % of these right"
-        assert sentence in Path(result["report"]).read_text()
+        assert sentence in (page := Path(result["report"]).read_text())
+    best = result["sizes"][result["chosen"]]
+    assert f"Recommended: {best['bytes']:,} bytes ({Path(best['packed']).relative_to(workspace)})." in page
     packed = Path(result["packed"])
     content = packed.read_bytes()
     packed.unlink()

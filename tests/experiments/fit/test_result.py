@@ -45,6 +45,11 @@ def test_a_student_of_too_few_epochs_says_so():
     assert "few epochs of training (2)" in fitted(0.9, epochs=2).warnings[0]
 
 
+def test_words_are_not_explained():
+    assert "--explain" in result(packed(8000)).commands[1]
+    assert not any("--explain" in command for command in result(packed(8000), explains=False).commands)
+
+
 def test_several_sizes_have_a_line_each_and_a_recommendation():
     text = fitted(0.9, sizes=(8000, 32_000)).text()
     assert text.count("Student: ") == 2

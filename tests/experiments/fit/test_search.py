@@ -50,9 +50,8 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(search, "load_split", lambda *names: rows)
         monkeypatch.setattr(search.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(stages, "train", train)
-        chosen = Search(
-            stages, 32_000, Taught(teacher="linear", why="", variants=variants), end=0.8 * seconds, packed=seconds
-        )
+        taught = Taught(teacher="linear", why="", variants=variants)
+        chosen = Search(stages, 32_000, taught, train_until=0.8 * seconds, pack_until=seconds)
         monkeypatch.setattr(chosen, "_validated", lambda name: {"score": score(trained[-1]), "loss": 1.0})
         monkeypatch.setattr(chosen, "_packed", lambda: chosen.ranked()[0])
         return chosen, chosen.run(), clock
@@ -164,7 +163,7 @@ def test_the_best_student_learns_the_rows_of_validation_if_they_are_many_and_the
     packed = best.model_copy(update={"model": "packed", "seconds": 5.0, "tune_epochs": 3, "score": 0.4})
     jobs = []
     monkeypatch.setattr(chosen.stages, "run", lambda *names, **flags: jobs.append(flags))
-    chosen.packed, chosen.held_out = clock.used + seconds, ROWS.take(np.arange(rows))
+    chosen.pack_until, chosen.held_out = clock.used + seconds, ROWS.take(np.arange(rows))
     again = chosen._refitted(best, packed)
     assert again.refit == learned
     assert again.score == 0.4
@@ -175,7 +174,7 @@ def test_the_best_student_learns_the_rows_of_validation_if_they_are_many_and_the
 
 
 def test_the_clock_is_written_again_after_a_failed_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(state, "_SECONDS", 0.001)
+    monkeypatch.setattr(state, "_WRITE_SECONDS", 0.001)
     failed, folder = [], tmp_path / "folder"
     monkeypatch.setattr(threading, "excepthook", failed.append)  # prints a traceback
     folder.write_text("no folder")

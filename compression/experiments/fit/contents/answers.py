@@ -58,7 +58,7 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
         raise UserError(f"{source.path}: no answer is to a row of {table.path} (compared by {', '.join(keys)})")
     answers = Answers(f"{source.path.name}: column {column!r}", form, by_text, not _has_labels(table, settings, texts))
     if answers.are_labels:
-        label = next(iter(settings.label), LABEL_NAMES[0])
+        label = settings.label[0] if settings.label else LABEL_NAMES[0]
         settings = settings.model_copy(update={"label": (label,), "text": texts})
         table = _without(table, label)
         labels = [_as_label(by_text.get(row), form, settings.kind) for row in rows]
@@ -113,12 +113,15 @@ def _has_labels(table: Table, settings: FitSettings, texts: tuple[str, ...]) -> 
     """Return whether a row has a label. A column that differs in every row is not one of labels."""
     if len(settings.label) > 1:
         return True
-    if settings.label and settings.label[0] not in table.header:
-        return settings.test is None and settings.label != (settings.teacher_column,)  # then this is an error
-    try:
-        label = next(iter(settings.label), None) or guess_label(table, texts)
-    except UserError:  # no column is likely
-        return False
+    if settings.label:
+        label = settings.label[0]
+        if label not in table.header:  # that of the test file, or of the answers; else an error, which `detect` raises
+            return settings.test is None and label != settings.teacher_column
+    else:
+        try:
+            label = guess_label(table, texts)
+        except UserError:  # no column is likely
+            return False
     cells = [str(cell) for cell in table.column(label) if not is_empty(cell)]
     return bool(cells) and (label in (*settings.label, *LABEL_NAMES) or len(set(cells)) < len(cells))
 

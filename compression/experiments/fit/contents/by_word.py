@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.readers.any_table import MOST_BYTES, Table
+from common.data.readers.any_table import MOST_BYTES, Table, named_columns
 from common.data.readers.label_cells import Row
 from common.data.readers.questions import answer_spans, questions_split
 from common.data.readers.records import MAX_CHARACTERS, as_sentence, is_missing, kind_of, read_lines
@@ -48,6 +48,8 @@ def words_in_lines(path: Path, settings: FitSettings) -> FileContents | None:
         return None
     with at_once(), path.open("rb") as file:
         start = list(itertools.islice(read_lines(file, str(path), settings.encoding), _EXAMINED))
+        if suffix in JOINED_SUFFIXES and len(list(lines_of_texts(start))) == 1:
+            return None  # lines of a table may end with tags, too
         if not _has_tags(start):
             if suffix in JOINED_SUFFIXES:
                 return None
@@ -94,8 +96,9 @@ def words_in_columns(table: Table, settings: FitSettings) -> FileContents | None
     names = [name for name in dict.fromkeys(table.header) if name]
     tags = [name for name in settings.label or names if name in names and _are_tags(table.column(name), asked)]
     columns = {name: [_items(cell) for cell in table.column(name)] for name in names} if tags else {}
-    for name, text in itertools.product(tags, settings.text or columns):
-        counts = [(len(words), len(labels)) for words, labels in zip(columns.get(text, ()), columns[name], strict=True)]
+    texts = named_columns(table, "--text", settings.text) if tags else ()
+    for name, text in itertools.product(tags, texts or columns):
+        counts = [(len(words), len(labels)) for words, labels in zip(columns[text], columns[name], strict=True)]
         both = [pair for pair in counts if all(pair)]
         if text != name and both and text not in tags and sum(a == b for a, b in both) >= 0.95 * len(both):
             rows, left_out = [], []

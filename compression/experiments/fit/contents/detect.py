@@ -113,7 +113,8 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
     where = f"{table.path}: column{'s' * (label == LABEL_COLUMNS)} {', '.join(map(repr, columns))[:300]}"
     if not counts.total():
         raise UserError(f"{where} {'say yes nowhere' if label == LABEL_COLUMNS else 'is empty'}: no row has a label")
-    if (labelled := sum(row[-1] is not None for row in usable)) < FEWEST_ROWS:
+    labelled = sum(row[-1] is not None for row in usable)
+    if labelled < FEWEST_ROWS:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"
         raise UserError(f"{table.path}: {rows_with}; fit needs {FEWEST_ROWS} or more")
     notes = [*table_notes(table, texts), *_list_notes(table, label, kind, settings.separator)]

@@ -182,15 +182,15 @@ def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return an experiment file's contents, merged with those of its `base`: files in the same folder, or one.
 
     A base may have bases of its own. Settings and axes override those of the bases, and of a base those before it;
-    rules are appended, and other keys replace. above: the files that name this one as their base. Raises UserError as
-    `load_yaml` does, and if a file is its own base.
+    rules are appended, and other keys replace. above: the resolved paths of the files that name this one as their base.
+    Raises UserError as `load_yaml` does, and if a file is its own base.
     """
-    if path in above:
+    if path.resolve() in above:
         raise UserError(f"{path}: this file is its own base")
     loaded = load_yaml(path)
     merged: dict[str, Any] = {}
     for base in bases_of(path, loaded):
-        merged = _merged(merged, load_with_base(base, (*above, path)))
+        merged = _merged(merged, load_with_base(base, (*above, path.resolve())))
     return _merged(merged, {key: value for key, value in loaded.items() if key != "base"})
 
 

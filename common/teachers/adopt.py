@@ -14,6 +14,7 @@ from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.kinds.base import Kind
 from common.kinds.registry import LABELS, MULTILABEL, TAGS
 from common.store.artifact import MANIFEST, Artifact
 from common.store.step import Context, Inputs
@@ -123,11 +124,19 @@ def _check_hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, st
         )
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
-    by_word = heads[0].endswith("TokenClassification") if heads else task.kind.by_word
-    kind = MULTILABEL if model.config.problem_type == MULTI_LABEL else TAGS if by_word else LABELS
-    _check_labels(arch, kind.labelled_things, len(names), [] if generic else names, task)
+    labelled = _kind_of_head(model.config, task.kind).labelled_things
+    _check_labels(arch, labelled, len(names), [] if generic else names, task)
     return source, short_name
+
+
+def _kind_of_head(config: Any, otherwise: Kind) -> Kind:
+    """Return the kind of task that a Hugging Face model was fine-tuned for. otherwise: if config.json names no head."""
+    if config.problem_type == MULTI_LABEL:
+        return MULTILABEL
+    for name in config.architectures or ():
+        if name.endswith("Classification"):
+            return TAGS if name.endswith("TokenClassification") else LABELS
+    return TAGS if otherwise.by_word else LABELS
 
 
 def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:

@@ -3,8 +3,8 @@
 The features are tf-idf (here) or the vectors of a frozen encoder (common.teachers.frozen). Nothing here reads or writes
 files: common.teachers.linear_step does.
 
-A linear model of many features knows its own training rows by heart, so its logits over them say little. The logits of
-`cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).
+A linear model of many features fits its training rows almost perfectly, so its logits over them say little. The logits
+of `cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).
 """
 
 from __future__ import annotations

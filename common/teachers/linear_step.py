@@ -20,6 +20,7 @@ from common.store.step import Context, Inputs
 from common.store.workspace import Workspace, workspace_of
 from common.teachers.base import States
 from common.teachers.frozen import FrozenEncoder, FrozenVectors
+from common.teachers.guided import split_file
 from common.teachers.huggingface.pretrained import resolve
 from common.teachers.linear import Head, LinearTeacher, TfIdf, fitted
 from common.teachers.settings import LINEAR
@@ -52,8 +53,8 @@ class Linear(TeacherStep):
 
     def _fitted(self, inputs: Inputs, features: TfIdf | FrozenVectors) -> Head:
         missing = f"run: {self.task.prepare_command}"
-        files = (inputs["splits"] / f"{name}.parquet" for name in ("train", "validation"))
-        train, validation = (read_split(file, missing) for file in files)
+        train = read_split(split_file(inputs, "train"), missing)
+        validation = read_split(split_file(inputs, "validation"), missing)
         if not train.labelled.any():
             raise UserError(f"task {self.task.name}: no row of train has a label to learn from")
         with at_once():

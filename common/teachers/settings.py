@@ -151,8 +151,9 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     @property
     def name(self) -> str:
         """Name that the teacher is saved under."""
-        default = "ensemble" if self.ensemble else Path(self.arch).name + "-frozen" * self.frozen
-        return self.model_name or default
+        if self.model_name or self.ensemble:
+            return self.model_name or "ensemble"
+        return f"{Path(self.arch).name}-frozen" if self.frozen else Path(self.arch).name
 
 
 def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:

@@ -245,8 +245,8 @@ def test_augmented_rows_have_logits_too_and_a_student_learns_from_them(workspace
 
 
 def test_a_path_without_a_task_is_refused():
-    with pytest.raises(UserError, match="^--task is required$"):
-        parse_flags(PreprocessSettings, "--generate-loss processed --logits-to a.parquet".split(), "test")
+    with pytest.raises(UserError, match=r"^--task is required$"):
+        parse_flags(PreprocessSettings, ["--generate-loss", "processed", "--logits-to", "a.parquet"], "test")
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,9 @@ def answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[
         if whole in header:
             return [whole], lambda cells, convert=convert: convert(finite_numbers(_of_object(cells[0], task.labels)))
         columns = [f"{prefix}{label}" for label in task.labels]
-        if any(name.startswith(prefix) for name in header):
-            _check_columns(path, [name for name in header if name.startswith(prefix)], columns, task)
+        present = [name for name in header if name.startswith(prefix)]
+        if present:
+            _check_columns(path, present, columns, task)
             return columns, lambda cells, convert=convert: convert(finite_numbers(cells))
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]
     for name in names:

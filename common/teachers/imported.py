@@ -55,9 +55,7 @@ class ImportedLogits(LogitsStep):
         return self.write(logits, out, context)
 
 
-def import_logits(
-    paths: Workspace, task: Task, teacher: str, names: list[str], path: Path, force: bool = False
-) -> None:
+def import_logits(paths: Workspace, task: Task, teacher: str, names: list[str], path: Path, force: bool) -> None:
     """Import a file as the logits of `teacher`, a new name or that of an imported teacher, over the named rows.
 
     Nothing is written unless the file has answers for all of them. Raises UserError as `read_answers` and `read_logits`

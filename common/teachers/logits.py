@@ -138,11 +138,11 @@ def generate(
     task: Task,
     teacher: str,
     rows: str,
-    precision: Precision = "auto",
-    launcher: Launcher | None = None,
-    cpu: bool = False,
-    force: bool = False,
-    folds: int | None = None,
+    precision: Precision,
+    launcher: Launcher,
+    cpu: bool,
+    force: bool,
+    folds: int | None,
 ) -> Path:
     """Build a teacher's logits over some rows, for an ensemble after those of its members. Returns their file.
 
@@ -167,7 +167,7 @@ def generate(
             teacher=teacher,
             name=rows,
             rows=rows_kind(task, rows),
-            launcher=launcher or Launcher(),
+            launcher=launcher,
             precision=precision,
         )
         if rows == "train" and is_linear(folder):

@@ -92,14 +92,16 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
     if an input is missing.
     """
     splits, config = find_splits(paths, task), read_config(folder)
+    inputs = {"model": artifact_at(folder), "splits": splits}
+    labelled = read_manifest(splits.path).facts["labelled"]
     if config.imported:
-        teacher = config.name
-    else:
-        teacher, labelled = config.teacher, read_manifest(splits.path).facts["labelled"]
-        names = (*names, *(["validation"] if has_validation(task, config) else []))
-        names = [name for name in names if not labelled.get(name, 1)] if teacher else []
-    logits = {f"logits {name}": find_logits(paths, task, teacher, name) for name in names}
-    return {"model": artifact_at(folder), "splits": splits, **logits}
+        return inputs | {f"logits {name}": find_logits(paths, task, config.name, name) for name in names}
+    if has_validation(task, config):
+        names = (*names, "validation")
+    for name in names:
+        if config.teacher and labelled.get(name) == 0:
+            inputs[f"logits {name}"] = find_logits(paths, task, config.teacher, name)
+    return inputs
 
 
 def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[Row]:

@@ -115,7 +115,11 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
         else:
             student, tokenizer, _ = load_student(folder, cpu)
             multiply_out(student)
-            counted = [flops(lambda of: student_logits(student, encode_split(tokenizer, of), cpu), s) for s in splits]
+
+            def answer(split: Split) -> np.ndarray:
+                return student_logits(student, encode_split(tokenizer, split), cpu)
+
+            counted = [flops(answer, split) for split in splits]
             with tempfile.TemporaryDirectory() as place:
                 path = Path(place) / f"{config.name}.fwt"
                 path.write_bytes(pack_student(folder))
@@ -209,7 +213,9 @@ def _metrics(
 def _last_epoch(folder: Path) -> dict[str, Any]:
     """Return the record of the last epoch of the last action's training; empty if it trained nothing."""
     history = folder / "history.jsonl"
-    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1]) if history.exists() else {}
+    if not history.exists():
+        return {}
+    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
 
 
 def flops(predict: Predictor, split: Split) -> int:

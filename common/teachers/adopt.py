@@ -67,16 +67,16 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     if folder:
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)
-        source, arch, max_tokens, name = str(folder), config.arch, config.settings["max_tokens"], config.name
+        source, arch, max_tokens = str(folder), config.arch, config.settings["max_tokens"]
     elif is_fairseq(settings.arch):
         raise UserError(
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
         )
     else:
         source, arch = _check_hugging_face(settings, task)
-        max_tokens, name = settings.max_tokens, arch
+        max_tokens = settings.max_tokens
     step = Adopt(task=task, answers=answers_of(task), source=source, arch=arch, max_tokens=max_tokens)
-    return step.make(settings, settings.model_name or name)
+    return step.make(settings)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:

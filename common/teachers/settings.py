@@ -7,6 +7,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, Uses, flag, load_yaml
 from common.devices import Precision
+from common.store.files import folder_name
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
 from common.training.settings import LogitsSettings
@@ -153,7 +154,8 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
         """Name that the teacher is saved under."""
         if self.model_name or self.ensemble:
             return self.model_name or "ensemble"
-        return f"{Path(self.arch).name}-frozen" if self.frozen else Path(self.arch).name
+        encoder = folder_name(Path(self.arch))
+        return f"{encoder}-frozen" if self.frozen else encoder
 
 
 def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:

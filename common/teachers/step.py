@@ -21,9 +21,9 @@ class TeacherStep(Step):
     arch: str = pydantic.Field(exclude=True)
     """Short name of the encoder."""
 
-    def make(self, settings: FinetuneSettings, name: str) -> Path:
+    def make(self, settings: FinetuneSettings) -> Path:
         """Build the teacher and name it. Returns its model folder; a finished one is reused."""
-        paths = settings.paths
+        paths, name = settings.paths, settings.name
         return paths.make(self, settings.context(name), alias=paths.model(self.task.name, name)).path
 
     def facts(self, trained_on: Iterable[str], seed: int = 0) -> dict[str, Any]:

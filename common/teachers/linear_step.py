@@ -20,7 +20,6 @@ from common.store.step import Context, Inputs
 from common.store.workspace import Workspace, workspace_of
 from common.teachers.base import States
 from common.teachers.frozen import FrozenEncoder, FrozenVectors
-from common.teachers.guided import split_file
 from common.teachers.huggingface.pretrained import resolve
 from common.teachers.linear import Head, LinearTeacher, TfIdf, fitted
 from common.teachers.settings import LINEAR
@@ -52,9 +51,9 @@ class Linear(TeacherStep):
         return self.facts([self.task.name], self.seed)
 
     def _fitted(self, inputs: Inputs, features: TfIdf | FrozenVectors) -> Head:
-        missing = f"run: {self.task.prepare_command}"
-        train = read_split(split_file(inputs, "train"), missing)
-        validation = read_split(split_file(inputs, "validation"), missing)
+        splits, missing = inputs["splits"], f"run: {self.task.prepare_command}"
+        train = read_split(splits / "train.parquet", missing)
+        validation = read_split(splits / "validation.parquet", missing)
         if not train.labelled.any():
             raise UserError(f"task {self.task.name}: no row of train has a label to learn from")
         with at_once():

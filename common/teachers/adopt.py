@@ -36,14 +36,14 @@ class Adopt(TeacherStep):
     """See `answers_of`: one classifier may be adopted for several tasks."""
     max_tokens: int
     source: str = pydantic.Field(exclude=True)
-    """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
+    """Folder of a teacher of a workspace, or folder or name of a Hugging Face classifier."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the classifier."""
         return {"classifier": encoder_at(self.source)}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
-        """Copy a model of ours, or save a Hugging Face classifier with the task's labels."""
+        """Copy the teacher's files, or save a Hugging Face classifier with the task's labels."""
         source = inputs["classifier"]
         if (source / MANIFEST).exists():
             for name in SUBFOLDERS:
@@ -59,7 +59,7 @@ class Adopt(TeacherStep):
 def adopt(settings: FinetuneSettings, task: Task) -> Path:
     """Build the task's teacher from --arch without training it. Returns its model folder; a finished one is reused.
 
-    --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
+    --arch is a teacher of a workspace, by its folder or as TASK/NAME, or a Hugging Face classifier, by its folder or
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
     folder = _folder_of_ours(settings)
@@ -80,7 +80,7 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
-    """Return the folder of the model of ours that --arch names, by path or as TASK/NAME in the workspace, or None."""
+    """Return the model folder that --arch names, by path or as TASK/NAME in the workspace; None if it names none."""
     for folder in (Path(settings.arch), settings.paths.root / "models" / settings.arch):
         with contextlib.suppress(UserError):
             read_config(folder)
@@ -89,7 +89,7 @@ def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
 
 
 def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) -> None:
-    """Check that a model of ours is a teacher that fits the task. Raises UserError."""
+    """Check that a model folder holds a teacher that fits the task. Raises UserError."""
     check_no_overlap(config.trained_on, task, paths)
     if config.kind != "teacher":
         raise UserError(f"--as-is: {arch} is a student, not a teacher")

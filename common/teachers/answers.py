@@ -1,8 +1,8 @@
-"""Answers of any model to texts, in a user's file: a row's logits, probabilities or label, matched by the row's text.
+"""Reading of a file with any model's answers to texts: logits, probabilities or labels, matched by the rows' texts.
 
-The texts have the columns of the task's files, or sentence1 and sentence2. The first kind of answer that the file has
-is read: logits, probabilities (either a column logit_LABEL or probability_LABEL for each label, or one object with all
-labels), or a label. Predictions of predict.py are such files.
+The columns of texts have the names of the task's files, or sentence1 and sentence2. Of several kinds of answers, the
+first one is read: logits, probabilities (a column logit_LABEL or probability_LABEL for each label, or one object with
+all labels), or a label. Predictions of predict.py are such files.
 """
 
 from collections.abc import Callable, Sequence

@@ -212,7 +212,7 @@ class LossSettings(LogitsSettings, ArchSettings):
 
 
 OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
-"""Settings of pruning that --prune-aware does not use."""
+"""Settings of pruning that --prune-aware does not read."""
 
 
 class PruneSettings(Settings):

@@ -57,7 +57,7 @@ def packed_row(
 
 
 def scored_threshold(model: Model) -> float | None:
-    """Return the threshold of a packed file that scores depend on: a model that rejects is scored by all its labels."""
+    """Return the threshold of a packed file that scores depend on; none for a model that rejects texts."""
     return None if model.rejects else model.threshold
 
 

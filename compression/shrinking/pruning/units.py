@@ -33,7 +33,7 @@ _BATCH = 16
 Gates = dict[nn.Module, torch.Tensor]
 """Layer -> a value for each of its units, [units]."""
 Layers = list[Recurrent | Linear]
-"""The layers of an encoder that have units: a recurrent one for each direction, a convolution's linear map, or none."""
+"""The layers of an encoder that have units: a recurrent layer per direction, a convolution's linear map, or none."""
 
 
 def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:

@@ -154,14 +154,14 @@ def _continue(session: requests.Session, url: str, partial: Path) -> tuple[int, 
             # A weak ETag does not identify bytes; the file's date is used instead.
             tag = answer.headers.get("ETag", "")
             write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
-        promised = _promise(answer, done)
-        total = max(promised[0], done)
+        size, checksum = _promise(answer, done)
+        total = max(size, done)
         with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 file.write(chunk)
                 advance(len(chunk))
     tag_file.unlink(missing_ok=True)
-    return promised
+    return size, checksum
 
 
 def _start(answer: requests.Response) -> int:

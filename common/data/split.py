@@ -201,7 +201,9 @@ def task_file(paths: Workspace, task: Task) -> str:
 
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on, except its files: their content is an input, their paths are not."""
-    read = {"kind", "header", "where", *(() if task.source.encoding == UTF_8 else ("encoding",))}
+    read = {"kind", "header", "where"}
+    if task.source.encoding != UTF_8:
+        read.add("encoding")
     source = task.source.model_dump(mode="json", include=read)
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)

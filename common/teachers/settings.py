@@ -164,5 +164,7 @@ def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:
     name = "roberta" if is_fairseq(arch) else arch
     values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}
     recipes = values.pop("tasks", {})
-    adapted = {"lr": 1e-3} if str(chosen.get("adapters", 0)) != "0" and name != "roberta" else {}
-    return {**values, **recipes.get(chosen.get("task"), {}), **adapted}
+    values |= recipes.get(chosen.get("task"), {})
+    if str(chosen.get("adapters", 0)) != "0" and name != "roberta":
+        values["lr"] = 1e-3
+    return values

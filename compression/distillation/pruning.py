@@ -79,8 +79,8 @@ def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
 def masks(parts: list[Prunable], settings: PruneSettings, progress: float = 1.0) -> list[torch.Tensor]:
     """Return a mask of the weights to prune for each part. progress: share of the target to reach."""
     if settings.prune_magnitude:
-        threshold = (DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold) * progress
-        return [part.weight.detach().abs() < threshold for part in parts]
+        threshold = DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold
+        return [part.weight.detach().abs() < threshold * progress for part in parts]
     share = settings.prune_threshold
     if share is None:
         return [smallest(part.importance, TARGETS[part.kind] * progress) for part in parts]

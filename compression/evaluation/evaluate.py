@@ -106,14 +106,17 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
 
 def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[Row]:
     """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
-    store, runs = Store(paths.root), config.kind == "teacher" and not config.imported
+    store = Store(paths.root)
+    runs = config.kind == "teacher" and not config.imported
     try:
         inputs = evaluation_inputs(paths, task, folder, task.test_splits)
     except UserError:
         return []
-    for precision in get_args(Precision) if runs else (None,):
+    precisions = get_args(Precision) if runs else (None,)
+    for precision in precisions:
         step = Evaluate(task=task.name, precision=precision, definition=task, folder=folder)
-        if scores := store.get(step.key(inputs)):
+        scores = store.get(step.key(inputs))
+        if scores is not None:
             return kept_rows(scores.path, folder)
     return []
 

@@ -187,7 +187,7 @@ def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str
     Raises UserError if a column is missing.
     """
     columns = {}
-    for field in ("sentence1", "sentence2")[: 1 + task.pair]:
+    for field in ("sentence1", "sentence2") if task.pair else ("sentence1",):
         expected = task.columns.get(field, field)
         names = [name for name in (expected, field) if name in header]
         if not names:

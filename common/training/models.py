@@ -213,9 +213,15 @@ def members_of(folder: Path) -> list[Path]:
 
 
 def check_runs(folder: Path) -> None:
-    """Check that a model can be run. Raises UserError for a teacher that was imported as logits."""
-    if (folder / MANIFEST).exists() and read_config(folder).imported:
+    """Check that a model can be run. Raises UserError if it, or a member of an ensemble, was imported as logits."""
+    if not (folder / MANIFEST).exists():
+        return
+    config = read_config(folder)
+    if config.imported:
         raise UserError(f"{folder.name} was imported as logits: there is no model to run or measure")
+    for name, member in zip(config.members, members_of(folder), strict=True):
+        if read_config(member).imported:
+            raise UserError(f"{folder}: its member {name} was imported as logits: there is no model to run or measure")
 
 
 def check_members(folder: Path) -> None:

@@ -217,6 +217,8 @@ def test_an_ensemble_of_imported_teachers_is_exported_without_sizes(tmp_path):
     assert read_description(whole).sizes == {}
     imported(paths, task, whole, "copy")
     assert np.array_equal(load_logits(paths, task, "copy", "train"), load_logits(paths, task, "a", "train"))
+    with pytest.raises(UserError, match=r"^ensemble: its member a was imported as logits: there is no model to run"):
+        evaluate(EvaluateSettings(**about, model_name="ensemble", cpu=True))
 
 
 def test_the_same_file_gives_the_same_key_and_another_another(tmp_path):

@@ -13,6 +13,7 @@ import torch
 from common.data.split import Split, find_splits, read_split
 from common.devices import Precision, pick_device, pick_dtype
 from common.errors import UserError
+from common.installed import typed
 from common.stopping import at_once
 from common.store.artifact import Artifact, read_manifest
 from common.store.files import fingerprint, read_json, write_json
@@ -117,7 +118,7 @@ def load_linear(folder: Path, device: torch.device, dtype: torch.dtype) -> Linea
     source, _ = resolve(encoder_path(paths, config.encoder))
     key = encoder_at(source).key
     if key != read_manifest(folder).inputs["encoder"]:
-        raise UserError(f"{folder.name} is a head of {config.encoder}, which has changed; run finetune.py again")
+        raise UserError(f"{folder} is a head of {config.encoder}, which has changed; run {typed('finetune')} again")
     vectors = _vectors(paths.cache(), source, key, config.settings["max_tokens"], device, dtype)
     return FrozenTeacher(config.task_kind, vectors, head)
 

@@ -229,7 +229,7 @@ def check_members(folder: Path) -> None:
     for name, member in zip(read_config(folder).members, members_of(folder), strict=True):
         if member.name != read_config(folder.with_name(name)).key:
             raise UserError(
-                f"{folder}: its member {name} has been replaced; run finetune.py --ensemble again, with --force"
+                f"{folder}: its member {name} has been replaced; run {typed('finetune')} --ensemble again, with --force"
             )
 
 
@@ -260,7 +260,7 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
     if not base.exists() and points_to(elsewhere, config.base_key):
         base = elsewhere
     if not (base / WEIGHTS_FILE).exists():
-        raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist any more")
+        raise UserError(f"{folder} needs the general student {config.base}, which does not exist any more")
     return base / WEIGHTS_FILE
 
 

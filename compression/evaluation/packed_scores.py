@@ -57,7 +57,7 @@ def packed_row(
 
 
 def scored_threshold(model: Model) -> float | None:
-    """Return the threshold of a packed file that scores depend on; none for a model that rejects texts."""
+    """Return the threshold that scores depend on; None if the model rejects texts: it is scored by all its labels."""
     return None if model.rejects else model.threshold
 
 

@@ -114,15 +114,19 @@ def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str]
     try:
         return cls(**values)
     except pydantic.ValidationError as error:
-        shown = [_describe(e, names_are) for e in error.errors()[:_MOST_ERRORS]]
-        more = [f"and {error.error_count() - len(shown)} more"] if error.error_count() > len(shown) else []
-        raise UserError("; ".join([*shown, *more])) from error
+        shown = [_describe(entry, names_are) for entry in error.errors()[:_MOST_ERRORS]]
+        if error.error_count() > len(shown):
+            shown.append(f"and {error.error_count() - len(shown)} more")
+        raise UserError("; ".join(shown)) from error
 
 
 def _bytes(value: Any) -> Any:
     """Return a number of bytes given with a unit as an int: 32000 for 32k or "32 KB", 32768 for 32KiB."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmg])(i?)b?", str(value).lower())
-    return round(float(match[1]) * _UNITS[match[2]][bool(match[3])]) if match else value
+    if not match:
+        return value
+    decimal, binary = _UNITS[match[2]]
+    return round(float(match[1]) * (binary if match[3] else decimal))
 
 
 Bytes = Annotated[pydantic.PositiveInt, pydantic.BeforeValidator(_bytes)]
@@ -182,15 +186,15 @@ def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Return an experiment file's contents, merged with those of its `base`: files in the same folder, or one.
 
     A base may have bases of its own. Settings and axes override those of the bases, and of a base those before it;
-    rules are appended, and other keys replace. above: the files that name this one as their base. Raises UserError as
-    `load_yaml` does, and if a file is its own base.
+    rules are appended, and other keys replace. above: the resolved paths of the files that name this one as their base.
+    Raises UserError as `load_yaml` does, and if a file is its own base.
     """
-    if path in above:
+    if path.resolve() in above:
         raise UserError(f"{path}: this file is its own base")
     loaded = load_yaml(path)
     merged: dict[str, Any] = {}
     for base in bases_of(path, loaded):
-        merged = _merged(merged, load_with_base(base, (*above, path)))
+        merged = _merged(merged, load_with_base(base, (*above, path.resolve())))
     return _merged(merged, {key: value for key, value in loaded.items() if key != "base"})
 
 
@@ -219,7 +223,7 @@ def underscored(values: dict[str, Any]) -> dict[str, Any]:
 def pairs(flag_name: str, words: Sequence[str]) -> dict[str, str]:
     """Return the KEY=VALUE words of a flag as a mapping. Raises UserError if a word has another form."""
     for word in words:
-        if not word.partition("=")[1] or word.startswith("="):
+        if "=" not in word or word.startswith("="):
             raise UserError(f"{flag_name} takes KEY=VALUE, not {word!r}")
     return dict(word.split("=", 1) for word in words)
 
@@ -228,7 +232,8 @@ class _Parser(argparse.ArgumentParser):
     """argparse without prefix matching, whose errors are UserErrors."""
 
     def error(self, message: str) -> NoReturn:
-        if switch := re.match(r"argument (--\S+)/--no-\S+: ignored explicit argument", message):
+        switch = re.match(r"argument (--\S+)/--no-\S+: ignored explicit argument", message)
+        if switch:
             raise UserError(f"{switch[1]} takes no value: give {switch[1]} or --no-{switch[1][2:]}")
         raise UserError(f"{message} (see --help)")
 
@@ -301,7 +306,8 @@ def _read(fields: dict[str, Any], argv: Sequence[str] | None) -> tuple[dict[str,
         raise UserError(f"unexpected argument {word!r} (see --help)")
     values = vars(namespace)
     config, help_word = values.pop("config", None), values.pop("help", None)
-    return {**(load_yaml(Path(config)) if config else {}), **values}, list(values), help_word
+    of_file = load_yaml(Path(config)) if config else {}
+    return of_file | values, list(values), help_word
 
 
 def _make_parser(
@@ -353,8 +359,10 @@ def help_groups(cls: type[Settings], shown: Collection[str] | None = None) -> di
     for base in cls.__mro__:
         inherited = {name for above in base.__mro__[1:] for name in getattr(above, "model_fields", ())}
         fields = set(getattr(base, "model_fields", ())) - inherited - set(cls.most_used)
-        if names := [name for name in left if name in fields]:
-            groups.setdefault(re.split("[.:(\n]", base.__doc__ or "")[0].strip(), []).extend(names)
+        names = [name for name in left if name in fields]
+        if names:
+            title = re.split("[.:(\n]", base.__doc__ or "")[0].strip()
+            groups.setdefault(title, []).extend(names)
     return groups
 
 

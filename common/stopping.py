@@ -129,9 +129,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(number)
     # Written without Python's buffers: the signal may interrupt a print, which is not reentrant.
     with contextlib.suppress(OSError):
-        os.write(
-            sys.__stderr__.fileno() if sys.__stderr__ else 2, b"\nstopping; press Ctrl-C again to stop immediately\n"
-        )
+        stderr = sys.__stderr__.fileno() if sys.__stderr__ else 2
+        os.write(stderr, b"\nstopping; press Ctrl-C again to stop immediately\n")
 
 
 def _on_unraisable(otherwise: Callable[["sys.UnraisableHookArgs"], object], error: "sys.UnraisableHookArgs") -> None:

@@ -13,9 +13,10 @@ def human_bytes(count: float) -> str:
         if count < 999.5 or unit == units[-1]:
             break
         count /= 1000
-    digits = 0 if unit == "B" or count >= 99.95 else 1 if count >= 9.995 else 2
-    text = f"{count:.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+    if unit == "B" or count >= 99.95:
+        return f"{count:.0f} {unit}"
+    text = f"{count:.1f}" if count >= 9.995 else f"{count:.2f}"
+    return f"{text.rstrip('0').rstrip('.')} {unit}"
 
 
 def text_table(
@@ -25,7 +26,7 @@ def text_table(
 
     numeric: which columns are aligned at the right; unset: all but the first.
     """
-    numeric = numeric or [False] + [True] * (len(header) - 1)
+    numeric = numeric or [column > 0 for column in range(len(header))]
     lines = [list(header), *map(list, body)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     too_wide = sum(widths) + 2 * (len(widths) - 1) - width if width else 0

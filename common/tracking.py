@@ -86,7 +86,7 @@ def check_observers(observers: Sequence[str]) -> None:
 
 
 class _Observer:
-    """Forward sacred's events to one of its observers; exceptions after the start become one warning on stderr.
+    """Forwards sacred's events to one of its observers; exceptions after the start become one warning on stderr.
 
     sacred silently ignores exceptions of observers.
     """

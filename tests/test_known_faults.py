@@ -26,6 +26,7 @@ from common.data.split import load_split
 from common.data.tasks import known_tasks, load_task
 from common.devices import pick_device
 from common.errors import UserError
+from common.launch.launcher import Launcher
 from common.store.settings import StageSettings
 from common.store.workspace import Workspace
 from common.teachers.finetune import finetune
@@ -83,7 +84,7 @@ def test_03_the_teacher_reads_text_without_newlines(workspace, monkeypatch):
     paths = Workspace(workspace)
     monkeypatch.setattr("common.teachers.load.load_teacher", lambda *arguments: Listening())
     for name in ("train", "validation", "test"):
-        generate(paths, SST, "tiny-bert", name, "fp32", cpu=True, force=True)
+        generate(paths, SST, "tiny-bert", name, "fp32", Launcher(), cpu=True, force=True, folds=None)
     assert len(heard) > 200
     assert all(text == text.strip() and "\n" not in text for text in heard)
 

@@ -268,3 +268,13 @@ def test_one_flag_trains_as_the_thesis_does(arch, task, optimizer, lr, batch_siz
 def test_the_thesis_has_no_recipe_for_other_students():
     with pytest.raises(UserError, match=r"--recipe thesis is for bilstm, rnn, ffn \(got gru\)"):
         settings_of("--recipe", "thesis", "--student-arch", "gru")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"), [({}, "enc"), ({"frozen": True}, "enc-frozen"), ({"model_name": "t"}, "t")]
+)
+def test_a_teacher_is_named_after_the_folder_that_dots_stand_for(tmp_path, monkeypatch, changes, name):
+    (tmp_path / "enc" / "inner").mkdir(parents=True)
+    for folder, arch in (("enc", "."), ("enc/inner", "..")):
+        monkeypatch.chdir(tmp_path / folder)
+        assert FinetuneSettings(task="sst-2", arch=arch, **changes).name == name

@@ -140,7 +140,9 @@ def _continue(session: requests.Session, url: str, partial: Path) -> tuple[int, 
     done = _size(partial)
     tag = tag_file.read_text(encoding="utf-8") if done and tag_file.exists() else ""
     # With compression, byte ranges would refer to the compressed stream, not to the file.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-", "If-Range": tag} if tag else {})
+    headers = {"Accept-Encoding": "identity"}
+    if tag:
+        headers |= {"Range": f"bytes={done}-", "If-Range": tag}
     with session.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
         resumed = answer.status_code == HTTPStatus.PARTIAL_CONTENT
         if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or (resumed and _start(answer) != done):
@@ -152,14 +154,14 @@ def _continue(session: requests.Session, url: str, partial: Path) -> tuple[int, 
             # A weak ETag does not identify bytes; the file's date is used instead.
             tag = answer.headers.get("ETag", "")
             write_text(tag_file, tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", ""))
-        promised = _promise(answer, done)
-        total = max(promised[0], done)
+        size, checksum = _promise(answer, done)
+        total = max(size, done)
         with partial.open("ab" if done else "wb") as file, counter(partial.stem, total, done, unit="B") as advance:
             for chunk in answer.iter_content(_CHUNK_BYTES):
                 file.write(chunk)
                 advance(len(chunk))
     tag_file.unlink(missing_ok=True)
-    return promised
+    return size, checksum
 
 
 def _start(answer: requests.Response) -> int:
@@ -172,7 +174,8 @@ def _promise(answer: requests.Response, done: int) -> tuple[int, str]:
     """Return size and SHA-256 as the server states them, else -1 and "". A hub states them when it redirects."""
     length = answer.headers.get("Content-Length", "")
     size = int(length) + done if length.isdecimal() else -1
-    tags = [one.headers.get("X-Linked-Etag", "") for one in (*answer.history, answer)]
-    sizes = [one.headers.get("X-Linked-Size", "") for one in (*answer.history, answer)]
-    checksums = [tag.strip('"') for tag in [*tags, answer.headers.get("ETag", "")] if _SHA256.fullmatch(tag.strip('"'))]
-    return next((int(one) for one in sizes if one.isdecimal()), size), checksums[0] if checksums else ""
+    linked = [redirect.headers for redirect in (*answer.history, answer)]
+    sizes = [headers.get("X-Linked-Size", "") for headers in linked]
+    tags = [headers.get("X-Linked-Etag", "") for headers in linked] + [answer.headers.get("ETag", "")]
+    checksums = [tag.strip('"') for tag in tags if _SHA256.fullmatch(tag.strip('"'))]
+    return next((int(text) for text in sizes if text.isdecimal()), size), next(iter(checksums), "")

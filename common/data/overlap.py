@@ -42,11 +42,12 @@ def text_keys(split: Split) -> Keys:
 
 def near_keys(split: Split) -> Keys:
     """Return `near_key` of every sentence; if it has no words, its symbols, such as hearts."""
-    columns = [
-        [near_key(text) or (text if max(text, default="") >= FIRST_SYMBOL else "") for text in texts]
-        for texts in split.sentences()
-    ]
+    columns = [[near_key(text) or _symbols(text) for text in texts] for texts in split.sentences()]
     return _in_order(split, columns)
+
+
+def _symbols(text: str) -> str:
+    return text if max(text, default="") >= FIRST_SYMBOL else ""
 
 
 def _in_order(split: Split, columns: Keys) -> Keys:
@@ -111,9 +112,10 @@ def parts_of(keys: list[str], holders: list[str]) -> np.ndarray:
     held, held_starts = _runs(holders, ids)
     order = np.argsort(held, kind="stable")
     held, holder_of = held[order], np.repeat(np.arange(len(holders)), np.diff(held_starts))[order]
-    first, last = np.empty((2, len(runs)), np.int64)
+    first, last = np.empty(len(runs), np.int64), np.empty(len(runs), np.int64)
     ascending = np.argsort(runs)  # searching for runs in their order is ten times as fast
-    first[ascending], last[ascending] = (np.searchsorted(held, runs[ascending], side) for side in ("left", "right"))
+    first[ascending] = np.searchsorted(held, runs[ascending], "left")
+    last[ascending] = np.searchsorted(held, runs[ascending], "right")
     is_part = np.zeros(len(keys), bool)
     for row, (start, end) in enumerate(itertools.pairwise(starts.tolist())):
         counts = last[start:end] - first[start:end]
@@ -191,7 +193,7 @@ def duplicates(split: Split, keys: Keys) -> np.ndarray:
         same = (texts[row], split.labels[row].tobytes()) if split.labelled[row] else texts[row]
         if same in seen:
             repeated.append(row)
-        seen |= {same, texts[row]}
+        seen.update((same, texts[row]))
     return np.array(sorted(repeated), np.int64)
 
 

@@ -150,13 +150,16 @@ def make_splits(
     if "test" in task.carving:
         left["repeated"] = duplicates(whole, keys)
         rows = np.setdiff1d(rows, left["repeated"])
-    for name, split in splits.items() if users else ():
-        left[name] = np.intersect1d(rows, touching(keys, text_keys(split)))
-        rows = np.setdiff1d(rows, left[name])
-    for name, how in task.carving.items() if seed is not None else ():
+    if users:
+        for name, split in splits.items():
+            left[name] = np.intersect1d(rows, touching(keys, text_keys(split)))
+            rows = np.setdiff1d(rows, left[name])
+    carving = {} if seed is None else task.carving
+    for name, how in carving.items():
         part = whole.take(rows)
+        seed_of_split = seed + 1 if name == "test" else seed
         carved, kept = carve(
-            part, how, seed + (name == "test"), take_keys(keys, rows), take_keys(near, rows), benchmark=not users
+            part, how, seed_of_split, take_keys(keys, rows), take_keys(near, rows), benchmark=not users
         )
         if not len(carved) or not len(kept):
             raise UserError(
@@ -194,7 +197,7 @@ def _without_labels(split: Split, task: Task, labels: Sequence[int]) -> Split:
     others = np.delete(split.labels, labels, axis=1)
     kept = split.take(np.flatnonzero(~(split.labels[:, labels] == 1).any(1) | (others == 1).any(1)))
     values = kept.labels.copy()
-    values[:, labels] *= 0  # unknown labels are NaN, and stay so
+    values[:, labels] = np.where(np.isnan(values[:, labels]), np.nan, 0)  # unknown labels stay so
     return dataclasses.replace(kept, labels=values)
 
 
@@ -253,7 +256,8 @@ def _fetched(source: Source, data_dir: Path | None, paths: Workspace) -> Path:
         archive = fetch(source.url, source.sha256, paths.downloads())
     else:
         archive = data_dir / source.url.rsplit("/", 1)[-1]
-        archive = archive if archive.exists() else data_dir / f"{source.folder}.zip"
+        if not archive.exists():
+            archive = data_dir / f"{source.folder}.zip"
         if not archive.exists():
             raise UserError(f"{data_dir}: contains neither a folder {source.folder} nor {archive.name}")
     for name in source.files.values():

@@ -26,7 +26,7 @@ def make_report(
     read: dict[str, Split],
     splits: dict[str, Split],
     dropped: dict[str, int],
-    left_out: dict[str, int] | None = None,
+    left_out: dict[str, int],
 ) -> dict[str, Any]:
     """Return the report on the files, as they were `read`, and on the splits.
 
@@ -44,10 +44,12 @@ def make_report(
         "task": task.name,
         "labels": task.kind.labels_heading,
         # A file that became a split unchanged is described only once.
-        "read": {n: _describe(task, file, text_keys(file)) for n, file in read.items() if splits.get(n) is not file},
+        "read": {
+            name: _describe(task, file, text_keys(file)) for name, file in read.items() if splits.get(name) is not file
+        },
         "splits": {name: _describe(task, splits[name], of_split) for name, of_split in keys.items()},
         "dropped": dropped,
-        "left_out": left_out or {},
+        "left_out": left_out,
         "overlaps": overlaps,
     }
 
@@ -79,15 +81,16 @@ def _row_text(task: Task, split: Split, row: int) -> str:
     """Return the texts and the label of a row, with invisible characters escaped."""
     labels = split.labels[row : row + 1]
     counts = task.kind.balance(labels, task)
-    label = (
-        counts["mean"] if "mean" in counts else JOINED_BY.join(name for name, count in counts.items() if count["rows"])
-    )
     if split.sentence2 and task.kind.always_pairs:
         (label,) = texts_of(labels, [split.sentence2[row]])
-    texts = [
-        column[row] if len(column[row]) <= SHOWN_CHARACTERS else f"{column[row][:SHOWN_CHARACTERS]}..."
-        for column in split.sentences()
-    ]
+    elif "mean" in counts:
+        label = counts["mean"]
+    else:
+        label = JOINED_BY.join(name for name, count in counts.items() if count["rows"])
+    texts = []
+    for column in split.sentences():
+        text = column[row]
+        texts.append(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
     return f"{', '.join(map(repr, texts))} -> {label!r}"
 
 

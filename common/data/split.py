@@ -201,7 +201,9 @@ def task_file(paths: Workspace, task: Task) -> str:
 
 def definition_of(task: Task) -> dict[str, Any]:
     """Return all that a task's splits depend on, except its files: their content is an input, their paths are not."""
-    read = {"kind", "header", "where", *(() if task.source.encoding == UTF_8 else ("encoding",))}
+    read = {"kind", "header", "where"}
+    if task.source.encoding != UTF_8:
+        read.add("encoding")
     source = task.source.model_dump(mode="json", include=read)
     others = {"file", "source", "overlaps", "augment_fraction", "equivalence", "symmetric"}
     others |= {field for kind in KINDS.values() for field in kind.fields} - set(task.kind.fields)
@@ -217,13 +219,15 @@ def task_file_of_data(paths: Workspace, task: str) -> str | None:
     if not folder.exists():
         return None
     file = read_manifest(folder).facts["task_file"]
-    return file and str(paths.root / file)
+    return str(paths.root / file) if file else ""
 
 
 def is_of_another(paths: Workspace, task: Task) -> bool:
     """Return whether the workspace's data of this name were prepared from another YAML file."""
     made_from = task_file_of_data(paths, task.name)
-    return made_from is not None and (made_from and paths.relative(made_from)) != task_file(paths, task)
+    if made_from:
+        made_from = paths.relative(made_from)
+    return made_from is not None and made_from != task_file(paths, task)
 
 
 def find_splits(paths: Workspace, task: Task) -> Artifact:
@@ -255,6 +259,11 @@ def is_augmented(task: Task, name: str) -> bool:
 def file_name(name: str) -> str:
     """Return the name of rows in the workspace, from their name as given to --generate-loss."""
     return "train" if name == PROCESSED else name
+
+
+def rows_kind(task: Task, name: str) -> str:
+    """Return the name of a split, or "augmented" for that of augmented rows."""
+    return "augmented" if is_augmented(task, name) else file_name(name)
 
 
 def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:

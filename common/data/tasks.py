@@ -215,8 +215,12 @@ class Task(Settings):
         """Splits without a file of their own, in the order they are carved from train -> how they are carved."""
         if self.models_of:
             return {}
-        test = {} if any(name.startswith("test") for name in self.source.files) else {"test": self.test or A_TENTH}
-        return test | ({} if "validation" in self.source.files else {"validation": self.validation or A_TENTH})
+        carving = {}
+        if not any(name.startswith("test") for name in self.source.files):
+            carving["test"] = self.test or A_TENTH
+        if "validation" not in self.source.files:
+            carving["validation"] = self.validation or A_TENTH
+        return carving
 
     @property
     def argument(self) -> str:

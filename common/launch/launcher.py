@@ -18,7 +18,7 @@ from common.stopping import check
 
 @dataclasses.dataclass(frozen=True)
 class Place(Choice):
-    """A place where jobs run: function, number of jobs, and launcher -> their Executor."""
+    """A place where jobs run. Its class: function of a job, number of jobs, launcher -> Executor."""
 
     here: bool = True
     """Whether workers are processes of this machine, not of a cluster."""

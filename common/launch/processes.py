@@ -29,15 +29,16 @@ class Processes:
 
     def __init__(self, function: JobFunction[JobT], jobs: int, asked: Launcher) -> None:
         """GPUs are divided among the workers."""
-        self.at_once = workers = min(asked.fitting(gpu_count(asked.cpu)), jobs)
+        gpus = gpu_count(asked.cpu)
+        self.at_once = min(asked.fitting(gpus), jobs)
         self._function = function
-        devices = _devices(workers, gpu_count(asked.cpu))
+        devices = _devices(self.at_once, gpus)
         self._places = TemporaryDirectory(prefix="featherweight-") if devices else None
         # spawn: a forked process cannot use the threads and GPUs of its parent.
         context = get_context("spawn")
         # Has no lock, unlike an Event: a worker killed while holding the lock would block all others.
         self._stop = context.RawValue(c_bool, False)
-        threads = asked.threads or max(1, cpu_cores() // workers)
+        threads = asked.threads or max(1, cpu_cores() // self.at_once)
         start = (threads, self._stop, Path(self._places.name) if self._places else None, devices)
         self._pool = ProcessPool(self.at_once, initializer=_start_worker, initargs=start, context=context)
 

@@ -67,8 +67,10 @@ def _connect(ray: Any, workers: int, threads: int) -> None:
     kept = ("MKL_CBWR", "MKL_DYNAMIC", "HF_HUB_OFFLINE")
     variables = {name: os.environ[name] for name in kept if name in os.environ}
     variables["PYTHONPATH"] = import_path()
-    cores = max(workers * threads or cpu_cores(), threads)
-    local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": cores, "include_dashboard": False}
+    local: dict[str, Any] = {}
+    if "RAY_ADDRESS" not in os.environ:
+        cores = workers * threads if workers else max(cpu_cores(), threads)
+        local = {"num_cpus": cores, "include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(log_to_driver=False, runtime_env={"env_vars": variables}, **local)
     if threading.current_thread() is threading.main_thread():

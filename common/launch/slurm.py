@@ -47,7 +47,8 @@ class SlurmJobs:
             raise UserError(f"--slurm cpus_per_task={options['cpus_per_task']}: not a number")
         self._threads = asked.threads or int(options.get("cpus_per_task", 1))
         self._died = self._stopping = False
-        self.at_once = min(jobs, (asked.workers or cpu_cores()) if self._local else _LARGEST_ARRAY)
+        most = (asked.workers or cpu_cores()) if self._local else _LARGEST_ARRAY
+        self.at_once = min(jobs, most)
         options = {"timeout_min": _MINUTES, "name": "featherweight", "cpus_per_task": self._threads, **options}
         if asked.workers:
             options.setdefault("array_parallelism", asked.workers)

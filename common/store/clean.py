@@ -63,7 +63,9 @@ def as_text(unused: list[Unused], removed: bool) -> str:
     locks = sum(item.kind == "lock" for item in unused)
     total = f"{human_bytes(sum(item.bytes for item in unused))} in {len(body)} artifacts and builds, {locks} locks"
     lines = [text_table(("", "key", "", "size"), body, [False, False, False, True])] if body else []
-    end = ": nothing to remove" if not unused else ": removed" if removed else "; remove them with --yes"
+    end = ": removed" if removed else "; remove them with --yes"
+    if not unused:
+        end = ": nothing to remove"
     return "\n".join([*lines, total + end])
 
 
@@ -85,11 +87,16 @@ def _size(folder: Path) -> int:
 def _named(store: Store) -> set[str]:
     """Return the keys that names point to."""
     keys, root = set(), store.root.resolve()
-    for folder in (path for path in root.glob("[!.]*") if path.name != "store"):
-        for link in (path for path in folder.rglob("*") if path.is_symlink()):
+    store_folder = root / "store"
+    for folder in root.glob("[!.]*"):
+        if folder == store_folder:
+            continue
+        for link in folder.rglob("*"):
+            if not link.is_symlink():
+                continue
             target = Path(os.path.normpath(link.parent / link.readlink()))
-            if target.is_relative_to(root / "store"):
-                keys.add(target.relative_to(root / "store").parts[0].partition(".")[0])
+            if target.is_relative_to(store_folder):
+                keys.add(target.relative_to(store_folder).parts[0].partition(".")[0])
     return keys
 
 
@@ -101,7 +108,8 @@ def _in_use(store: Store) -> set[str]:
         new |= set(_manifest(building.parent).get("inputs", {}).values())
     while new:
         in_use |= new
-        new = {key for used in new for key in _manifest(folder / used).get("inputs", {}).values()} - in_use
+        inputs = [_manifest(folder / key).get("inputs", {}) for key in new]
+        new = set().union(*(keys.values() for keys in inputs)) - in_use
     return in_use
 
 

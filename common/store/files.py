@@ -63,14 +63,16 @@ def sync(path: Path) -> None:
 
 def check_output(path: Path, flag: str) -> None:
     """Raise UserError if no file can be written at a path. Called before time is spent on the file's content."""
-    problem = f"no folder {path.parent}"
     try:
         if path.exists() and not path.is_file():
             problem = "a folder" if path.is_dir() else "not a regular file"
-        elif path.parent.is_dir():
+        elif not path.parent.is_dir():
+            problem = f"no folder {path.parent}"
+        else:
             partial = temporary(path)
             partial.touch(exist_ok=False)
-            return partial.unlink()
+            partial.unlink()
+            return
     except OSError as error:
         problem = error.strerror or str(error)
     raise UserError(f"{flag} {path}: {problem}")

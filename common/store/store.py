@@ -76,7 +76,7 @@ class Store(Workspace):
             else:
                 say(f"{what}: up to date")
             if alias:
-                if not points_to(alias, key):
+                if not points_to(alias, key):  # files of the model that the name stood for
                     for derived in self.made_from_model(alias):
                         derived.unlink(missing_ok=True)
                 self._point(alias, self._link(key) / file)
@@ -88,8 +88,10 @@ class Store(Workspace):
 
     def continue_as(self, stopped: Step, step: Step) -> None:
         """Let a step's build continue from the state of another one's, which is the same up to there."""
-        if (state := self.unfinished(stopped)).is_dir():
-            discard(target := self.unfinished(step))
+        state = self.unfinished(stopped)
+        if state.is_dir():
+            target = self.unfinished(step)
+            discard(target)
             state.rename(target)
 
     def _link(self, key: str) -> Path:

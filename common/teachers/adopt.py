@@ -14,6 +14,7 @@ from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
+from common.kinds.base import Kind
 from common.kinds.registry import LABELS, MULTILABEL, TAGS
 from common.store.artifact import MANIFEST, Artifact
 from common.store.step import Context, Inputs
@@ -35,14 +36,14 @@ class Adopt(TeacherStep):
     """See `answers_of`: one classifier may be adopted for several tasks."""
     max_tokens: int
     source: str = pydantic.Field(exclude=True)
-    """Folder of a model of ours, or folder or name of a Hugging Face classifier."""
+    """Folder of a teacher of a workspace, or folder or name of a Hugging Face classifier."""
 
     def inputs(self, paths: Workspace) -> dict[str, Artifact]:
         """Return the classifier."""
         return {"classifier": encoder_at(self.source)}
 
     def run(self, inputs: Inputs, out: Path, context: Context) -> dict[str, Any]:
-        """Copy a model of ours, or save a Hugging Face classifier with the task's labels."""
+        """Copy the teacher's files, or save a Hugging Face classifier with the task's labels."""
         source = inputs["classifier"]
         if (source / MANIFEST).exists():
             for name in SUBFOLDERS:
@@ -58,7 +59,7 @@ class Adopt(TeacherStep):
 def adopt(settings: FinetuneSettings, task: Task) -> Path:
     """Build the task's teacher from --arch without training it. Returns its model folder; a finished one is reused.
 
-    --arch is a teacher of ours, by folder or as TASK/NAME in the workspace, or a Hugging Face classifier by folder or
+    --arch is a teacher of a workspace, by its folder or as TASK/NAME, or a Hugging Face classifier, by its folder or
     name. Raises UserError if it has no trained head, or if its labels or their order differ from the task's.
     """
     folder = _folder_of_ours(settings)
@@ -66,20 +67,20 @@ def adopt(settings: FinetuneSettings, task: Task) -> Path:
     if folder:
         config = read_config(folder)
         _check_ours(settings.arch, config, task, settings.paths)
-        source, arch, max_tokens, name = str(folder), config.arch, config.settings["max_tokens"], config.name
+        source, arch, max_tokens = str(folder), config.arch, config.settings["max_tokens"]
     elif is_fairseq(settings.arch):
         raise UserError(
             f"--as-is: {settings.arch} is a RoBERTa for fairseq: fine-tune it first, then import the result"
         )
     else:
         source, arch = _check_hugging_face(settings, task)
-        max_tokens, name = settings.max_tokens, arch
+        max_tokens = settings.max_tokens
     step = Adopt(task=task, answers=answers_of(task), source=source, arch=arch, max_tokens=max_tokens)
-    return step.make(settings, settings.model_name or name)
+    return step.make(settings)
 
 
 def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
-    """Return the folder of the model of ours that --arch names, by path or as TASK/NAME in the workspace, or None."""
+    """Return the model folder that --arch names, by path or as TASK/NAME in the workspace; None if it names none."""
     for folder in (Path(settings.arch), settings.paths.root / "models" / settings.arch):
         with contextlib.suppress(UserError):
             read_config(folder)
@@ -88,7 +89,7 @@ def _folder_of_ours(settings: FinetuneSettings) -> Path | None:
 
 
 def _check_ours(arch: str, config: ModelConfig, task: Task, paths: Workspace) -> None:
-    """Check that a model of ours is a teacher that fits the task. Raises UserError."""
+    """Check that a model folder holds a teacher that fits the task. Raises UserError."""
     check_no_overlap(config.trained_on, task, paths)
     if config.kind != "teacher":
         raise UserError(f"--as-is: {arch} is a student, not a teacher")
@@ -123,11 +124,19 @@ def _check_hugging_face(settings: FinetuneSettings, task: Task) -> tuple[str, st
         )
     names = [str(model.config.id2label[i]) for i in range(model.config.num_labels)]
     generic = all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    heads = [name for name in model.config.architectures or [] if name.endswith("Classification")]
-    by_word = heads[0].endswith("TokenClassification") if heads else task.kind.by_word
-    kind = MULTILABEL if model.config.problem_type == MULTI_LABEL else TAGS if by_word else LABELS
-    _check_labels(arch, kind.labelled_things, len(names), [] if generic else names, task)
+    labelled = _kind_of_head(model.config, task.kind).labelled_things
+    _check_labels(arch, labelled, len(names), [] if generic else names, task)
     return source, short_name
+
+
+def _kind_of_head(config: Any, otherwise: Kind) -> Kind:
+    """Return the kind of task that a Hugging Face model was fine-tuned for. otherwise: if config.json names no head."""
+    if config.problem_type == MULTI_LABEL:
+        return MULTILABEL
+    for name in config.architectures or ():
+        if name.endswith("Classification"):
+            return TAGS if name.endswith("TokenClassification") else LABELS
+    return TAGS if otherwise.by_word else LABELS
 
 
 def _check_labels(arch: str, kind: str, outputs: int, names: Sequence[str], task: Task) -> None:

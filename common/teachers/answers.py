@@ -1,8 +1,8 @@
-"""Answers of any model to texts, in a user's file: a row's logits, probabilities or label, matched by the row's text.
+"""Reading of a file with any model's answers to texts: logits, probabilities or labels, matched by the rows' texts.
 
-The texts have the columns of the task's files, or sentence1 and sentence2. The first kind of answer that the file has
-is read: logits, probabilities (either a column logit_LABEL or probability_LABEL for each label, or one object with all
-labels), or a label. Predictions of predict.py are such files.
+The columns of texts have the names of the task's files, or sentence1 and sentence2. Of several kinds of answers, the
+first one is read: logits, probabilities (a column logit_LABEL or probability_LABEL for each label, or one object with
+all labels), or a label. Predictions of predict.py are such files.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,7 +63,8 @@ def read_answers(path: Path, task: Task, rows: Split, name: str, partial: bool =
             answers.setdefault(row, (line, values))
         except UserError as error:
             raise UserError(f"{path} {place(kind, line)}: {error}") from None
-    if (missing := [row for row in first if row not in answers]) and not partial:
+    missing = [row for row in first if row not in answers]
+    if missing and not partial:
         text = " | ".join(column[missing[0]] for column in rows.sentences())
         raise UserError(
             f"{path}: no answer for {len(missing):,} of the {len(rows):,} rows of {name}, such as {text[:_SHOWN]!r}"
@@ -75,25 +76,31 @@ def read_answers(path: Path, task: Task, rows: Split, name: str, partial: bool =
 
 def answer_columns(path: Path, header: Sequence[str], task: Task) -> tuple[list[str], Reader]:
     """Return the columns of the answers, and the function that reads them. Raises UserError."""
-    for whole, prefix in LABEL_PREFIXES.items() if task.kind.has_probabilities else ():
+    prefixes = LABEL_PREFIXES if task.kind.has_probabilities else {}
+    for whole, prefix in prefixes.items():
         convert = _from_logits if whole == "logits" else task.kind.from_probabilities
         if whole in header:
             return [whole], lambda cells, convert=convert: convert(finite_numbers(_of_object(cells[0], task.labels)))
         columns = [f"{prefix}{label}" for label in task.labels]
-        present = {name for name in header if name.startswith(prefix)}
-        if present and present != set(columns):
-            wrong = [*sorted(present.difference(columns)), *sorted(set(columns) - present)][0]
-            problem = "belongs to no label" if wrong in present else "is missing"
-            raise UserError(f"{path}: column {wrong!r} {problem}; {task.name} has the labels {', '.join(task.labels)}")
+        present = [name for name in header if name.startswith(prefix)]
         if present:
+            _check_columns(path, present, columns, task)
             return columns, lambda cells, convert=convert: convert(finite_numbers(cells))
     names = [task.kind.prediction, task.columns.get("label", "label"), "label"]
     for name in names:
         if name in header:
             return [name], _label_reader(task, name == names[0])
-    prefixes = LABEL_PREFIXES.values() if task.kind.has_probabilities else ()
-    expected = [*(f"{prefix}{task.labels[0]} ..." for prefix in prefixes), *dict.fromkeys(names)]
+    expected = [*(f"{prefix}{task.labels[0]} ..." for prefix in prefixes.values()), *dict.fromkeys(names)]
     raise UserError(f"{path}: has no column of answers; expected {' or '.join(expected)}")
+
+
+def _check_columns(path: Path, columns: Sequence[str], expected: Sequence[str], task: Task) -> None:
+    """Raise UserError if a column belongs to no label, or if a label has none."""
+    of_labels = f"{task.name} has the labels {', '.join(task.labels)}"
+    for name in sorted(set(columns) - set(expected)):
+        raise UserError(f"{path}: column {name!r} belongs to no label; {of_labels}")
+    for name in sorted(set(expected) - set(columns)):
+        raise UserError(f"{path}: column {name!r} is missing; {of_labels}")
 
 
 def _of_object(cell: Any, labels: Sequence[str]) -> list[Any]:

@@ -32,7 +32,7 @@ class States:
 
 
 class Teacher(Protocol):
-    """A fine-tuned encoder, or several."""
+    """A model that labels the rows of a task: a fine-tuned encoder, a linear model, or several of them."""
 
     def logits(self, split: Split, advance: Advance = nothing) -> np.ndarray:
         """Return float32 [n, outputs], for tokens [n, words, outputs], for spans [n, 1 + words, 2], in the rows' order.

@@ -47,7 +47,7 @@ class Ensemble(TeacherStep):
 
 
 class EnsembleTeacher:
-    """Several teachers, one after the other."""
+    """A teacher that runs several teachers, one after the other, and returns the mean of their logits."""
 
     def __init__(self, members: Sequence[Teacher]) -> None:
         self.members = list(members)

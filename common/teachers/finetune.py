@@ -116,17 +116,16 @@ def finetune(settings: FinetuneSettings) -> Path:
     if settings.as_is:
         return adopt(settings, task)
     if settings.ensemble:
-        return Ensemble(task=task, members=settings.ensemble).make(settings, settings.name)
+        return Ensemble(task=task, members=settings.ensemble).make(settings)
     if settings.is_linear:
         check_kind(task)
-        return Linear(task=task, seed=settings.seed).make(settings, settings.name)
+        return Linear(task=task, seed=settings.seed).make(settings)
     if not task.kind.for_fairseq and is_fairseq(settings.arch):
         raise UserError(f"{task.name} is of kind {task.kind.name}: use a Hugging Face encoder, not fairseq's")
     if settings.max_updates is not None and not is_fairseq(settings.arch):
         raise UserError(f"--max-updates is for RoBERTa by fairseq; for {settings.arch}, use --max-epochs")
     check_no_overlap(tasks_seen(settings.arch), task, settings.paths)
-    step = step_of(settings)
-    return step.make(settings, settings.model_name or step.arch)
+    return step_of(settings).make(settings)
 
 
 def step_of(settings: FinetuneSettings) -> TeacherStep:

@@ -27,7 +27,7 @@ _METHOD = 1
 """Version of the vectors: increase it when `FrozenEncoder` gives others for the same text."""
 _DIGEST_BYTES = 16
 _TEXTS = 4096
-"""Texts in a file of the cache: the most that are read again after a stop."""
+"""Number of texts in a file of the cache: at most so many are read again after a stop."""
 
 
 class FrozenEncoder:
@@ -71,16 +71,16 @@ class FrozenEncoder:
 
 
 class FrozenVectors:
-    """An encoder's vectors as features of rows. A cache has them by text: files that can be deleted at any time.
+    """An encoder's vectors as features of rows. They are cached by text, in files that can be deleted at any time.
 
-    The encoder reads each text once, whatever the split, task or command of the workspace that it is in.
+    The encoder reads each text of a workspace once, even if it occurs in several splits, tasks or commands.
     """
 
     strength = 10.0
 
     def __init__(self, folder: Path, identity: str, load: Callable[[], FrozenEncoder]) -> None:
-        """folder: of the workspace's caches; identity: all that vectors depend on; load: returns the encoder, and is
-        called when a text has no vector yet."""
+        """folder: of the workspace's caches; identity: fingerprint of all that the vectors depend on; load: returns the
+        encoder; it is called if a text has no vector yet."""
         self.folder = folder / f"vectors-{identity}-{_METHOD}"
         self._load = load
 

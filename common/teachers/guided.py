@@ -46,7 +46,7 @@ def held_out_inputs(paths: Workspace, task: Task, split: str, teacher: str | Non
 
 
 def split_file(inputs: Inputs, split: str) -> Path:
-    """Return the file of a split, of a step that reads splits."""
+    """Return the file of a split, among the inputs of a step that reads splits."""
     return inputs["splits"] / f"{split}.parquet"
 
 

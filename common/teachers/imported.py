@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pydantic
 
-from common.data.split import Split, file_name, is_augmented, load_split, read_split
+from common.data.split import Split, file_name, load_split, read_split, rows_kind
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
@@ -55,9 +55,7 @@ class ImportedLogits(LogitsStep):
         return self.write(logits, out, context)
 
 
-def import_logits(
-    paths: Workspace, task: Task, teacher: str, names: list[str], path: Path, force: bool = False
-) -> None:
+def import_logits(paths: Workspace, task: Task, teacher: str, names: list[str], path: Path, force: bool) -> None:
     """Import a file as the logits of `teacher`, a new name or that of an imported teacher, over the named rows.
 
     Nothing is written unless the file has answers for all of them. Raises UserError as `read_answers` and `read_logits`
@@ -79,8 +77,7 @@ def import_logits(
     step = Imported(name=teacher, answers=answers, sizes=source.sizes if source else {})
     store.make(step, context, alias=alias)
     for name in rows:
-        kind = "augmented" if is_augmented(task, name) else name
-        step = ImportedLogits(task=task, teacher=teacher, name=name, rows=kind, file=path)
+        step = ImportedLogits(task=task, teacher=teacher, name=name, rows=rows_kind(task, name), file=path)
         context = Context(force=force, name=f"{teacher} over {name}")
         store.make(step, context, alias=paths.logits(task.name, teacher, name), file=LOGITS_FILE, replace=True)
 

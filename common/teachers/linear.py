@@ -3,8 +3,8 @@
 The features are tf-idf (here) or the vectors of a frozen encoder (common.teachers.frozen). Nothing here reads or writes
 files: common.teachers.linear_step does.
 
-A linear model of many features knows its own training rows by heart, so its logits over them say little. The logits of
-`cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).
+A linear model of many features fits its training rows almost perfectly, so its logits over them say little. The logits
+of `cross_fitted` are of models of the other rows (Wolpert, Stacked generalization, 1992).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABSENT = -20.0
 
 
 class Features(Protocol):
-    """A function from rows to features, that depends on no label."""
+    """A function from rows to features that does not depend on labels."""
 
     strength: float
     """C of logistic regression, and 1 / alpha of ridge regression."""
@@ -79,9 +79,9 @@ class _Words:
 
 
 class _Characters:
-    """Counts of 3 to 5 characters within words, as scikit-learn's char_wb; two texts or more have each of them.
+    """Counts of runs of 3 to 5 characters within words, as scikit-learn's char_wb, without those of a single text.
 
-    Each different word is divided once, which is several times as fast as each text.
+    Each distinct word is divided once, which is several times as fast as dividing every text.
     """
 
     def __init__(self, terms: Sequence[str] | None = None) -> None:
@@ -109,7 +109,7 @@ class _Characters:
 
 
 def counts_parts(texts: Sequence[str]) -> bool:
-    """Return whether parts of words are counted in so much text: if it has at most 8 million characters.
+    """Return whether runs of characters are counted too: only in at most 8 million characters of text.
 
     On 20 Newsgroups, with 15 million, they would add 0.2 points of accuracy and make the model four times as slow to
     fit.
@@ -118,7 +118,7 @@ def counts_parts(texts: Sequence[str]) -> bool:
 
 
 class TfIdf:
-    """tf-idf of words and pairs of words, and, unless there are very many words, of 3 to 5 characters within words."""
+    """tf-idf of words and pairs of words and, unless there is very much text, of 3 to 5 characters within words."""
 
     strength = 10.0
 
@@ -217,9 +217,9 @@ class LinearTeacher:
 def cross_fitted(task: Task, train: Split, features: Features, folds: int = 4, seed: int = 0) -> np.ndarray:
     """Return calibrated out-of-fold logits of train, float32 [n, outputs], as `LinearTeacher.logits` has them.
 
-    The logits of a row are those of a model fitted to the rows of the other folds. Folds are drawn with each label
-    spread evenly over them. All logits are divided by one temperature, that of their greatest likelihood. Rows without
-    a label are in no fold: they get the mean of all models.
+    The logits of a row are those of a model fitted to the rows of the other folds. Each label is spread evenly over the
+    folds. All logits are divided by the temperature that maximises their likelihood. Rows without a label are in no
+    fold: they get the mean of all models.
 
     Raises UserError for a task of tags or answers, or if train has fewer labelled rows than folds.
     """
@@ -248,7 +248,7 @@ def cross_fitted(task: Task, train: Split, features: Features, folds: int = 4, s
 
 
 def fitted(task: Task, train: Split, validation: Split, features: Features, seed: int = 0) -> LinearTeacher:
-    """Return the teacher of train's labelled rows, with the temperature of validation's greatest likelihood.
+    """Return the teacher fitted to train's labelled rows, with the temperature fitted to validation's.
 
     Raises UserError for a task of tags or answers.
     """
@@ -333,10 +333,10 @@ def _few_passes() -> Iterator[None]:
 
 
 def temperature_of(task: Task, logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the temperature of the greatest likelihood of held-out labels; 1 for numbers."""
+    """Return the temperature that maximises the likelihood of held-out labels; 1 for numbers."""
     return fit_temperature(logits, labels, task.kind.independent) if task.kind.has_probabilities else 1.0
 
 
 def normalised(kind: Kind, logits: np.ndarray) -> np.ndarray:
-    """Return log-probabilities if a row has one of several labels, so that the mean of several teachers is of these."""
+    """Return log-probabilities if a row has exactly one label, so that an ensemble averages these; else the logits."""
     return log_softmax(logits, axis=1) if kind.one_class else logits

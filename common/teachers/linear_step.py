@@ -13,6 +13,7 @@ import torch
 from common.data.split import Split, find_splits, read_split
 from common.devices import Precision, pick_device, pick_dtype
 from common.errors import UserError
+from common.installed import typed
 from common.stopping import at_once
 from common.store.artifact import Artifact, read_manifest
 from common.store.files import fingerprint, read_json, write_json
@@ -51,9 +52,9 @@ class Linear(TeacherStep):
         return self.facts([self.task.name], self.seed)
 
     def _fitted(self, inputs: Inputs, features: TfIdf | FrozenVectors) -> Head:
-        missing = f"run: {self.task.prepare_command}"
-        files = (inputs["splits"] / f"{name}.parquet" for name in ("train", "validation"))
-        train, validation = (read_split(file, missing) for file in files)
+        splits, missing = inputs["splits"], f"run: {self.task.prepare_command}"
+        train = read_split(splits / "train.parquet", missing)
+        validation = read_split(splits / "validation.parquet", missing)
         if not train.labelled.any():
             raise UserError(f"task {self.task.name}: no row of train has a label to learn from")
         with at_once():
@@ -117,7 +118,7 @@ def load_linear(folder: Path, device: torch.device, dtype: torch.dtype) -> Linea
     source, _ = resolve(encoder_path(paths, config.encoder))
     key = encoder_at(source).key
     if key != read_manifest(folder).inputs["encoder"]:
-        raise UserError(f"{folder.name} is a head of {config.encoder}, which has changed; run finetune.py again")
+        raise UserError(f"{folder} is a head of {config.encoder}, which has changed; run {typed('finetune')} again")
     vectors = _vectors(paths.cache(), source, key, config.settings["max_tokens"], device, dtype)
     return FrozenTeacher(config.task_kind, vectors, head)
 

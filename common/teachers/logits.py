@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from common.data.split import PROCESSED, Split, file_name, find_rows, is_augmented, read_split, read_table
+from common.data.split import PROCESSED, Split, file_name, find_rows, read_split, read_table, rows_kind
 from common.data.tasks import Task
 from common.devices import Precision, best_precision, pick_device, pick_dtype
 from common.errors import UserError
@@ -138,19 +138,19 @@ def generate(
     task: Task,
     teacher: str,
     rows: str,
-    precision: Precision = "auto",
-    launcher: Launcher | None = None,
-    cpu: bool = False,
-    force: bool = False,
-    folds: int | None = None,
+    precision: Precision,
+    launcher: Launcher,
+    cpu: bool,
+    force: bool,
+    folds: int | None,
 ) -> Path:
     """Build a teacher's logits over some rows, for an ensemble after those of its members. Returns their file.
 
     The logits of an imported teacher must exist.
-    rows: a name as given to --generate-loss; folds: over train, number of models of a linear teacher (unset: FOLDS),
-    each of the other folds' rows; precision: auto selects that of existing logits, finished or not, or else
-    the best of this machine, so that a file never has rows of two precisions. Raises UserError if teacher or rows are
-    missing.
+    rows: a name as given to --generate-loss; precision: auto selects that of existing logits, finished or not, or else
+    the best of this machine, so that a file never has rows of two precisions; folds: for a linear teacher over train,
+    number of parts of train, each of which gets the logits of a model of the other parts (unset: FOLDS). Raises
+    UserError if teacher or rows are missing.
     """
     folder, config = find_model(paths, task, teacher)
     rows = file_name(rows)
@@ -162,13 +162,12 @@ def generate(
     if config.members:
         step: Step = MeanLogits(task=task, teacher=config.name, name=rows)
     else:
-        kind = "augmented" if is_augmented(task, rows) else rows
         step = Logits(
             task=task,
             teacher=teacher,
             name=rows,
-            rows=kind,
-            launcher=launcher or Launcher(),
+            rows=rows_kind(task, rows),
+            launcher=launcher,
             precision=precision,
         )
         if rows == "train" and is_linear(folder):
@@ -184,11 +183,10 @@ def _saved_precision(store: Store, step: Logits, alias: Path) -> Precision | Non
     """Return the precision of the logits that the alias names, else of those in the store, else of unfinished ones."""
     inputs = step.inputs(store)
     keys = {name: step.model_copy(update={"precision": name}).key(inputs) for name in _PRECISIONS}
-    for is_there in (lambda key: points_to(alias, key), store.get, store.is_unfinished):
-        for precision, key in keys.items():
-            if is_there(key):
-                return precision
-    return None
+    named = [precision for precision, key in keys.items() if points_to(alias, key)]
+    stored = [precision for precision, key in keys.items() if store.get(key)]
+    unfinished = [precision for precision, key in keys.items() if store.is_unfinished(key)]
+    return next(iter([*named, *stored, *unfinished]), None)
 
 
 def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifact:

@@ -24,7 +24,7 @@ from common.reading import unreadable
 from common.store.files import whole_file
 from common.store.workspace import Workspace
 from common.teachers.logits import as_table, from_table, load_logits
-from common.training.models import find_model, is_apart, members_of, weights_file
+from common.training.models import find_model, is_apart, members_of, read_config, weights_file
 
 _KEY = "featherweight.logits"
 """Key of the file's description, JSON, in the metadata of Parquet."""
@@ -73,7 +73,7 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
         labels=task.labels,
         teacher=teacher,
         trained_on=config.trained_on,
-        sizes=config.sizes if config.imported else _sizes(folder),
+        sizes=_sizes(folder),
         parts=tuple(parts),
     )
     table = as_table(task.kind, values).replace_schema_metadata({_KEY: description.model_dump_json()})
@@ -82,15 +82,21 @@ def write_logits(paths: Workspace, task: Task, teacher: str, names: list[str], p
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the number of a teacher's weights and the bytes of its weights files, an ensemble's added up.
+    """Return the number of a teacher's weights and the bytes of its weights file, summed over an ensemble's members.
 
-    They are empty for a teacher with adapters in a separate file, which is no model without its encoder.
+    They are empty for a teacher with adapters in a separate file, which is no model without its encoder, and for
+    imported logits whose file has none.
     """
-    models = members_of(folder) or [folder]
-    if any(map(is_apart, models)):
+    if members := members_of(folder):
+        sizes = list(map(_sizes, members))
+        return {name: sum(of[name] for of in sizes) for name in sizes[0]} if all(sizes) else {}
+    config = read_config(folder)
+    if config.imported:
+        return config.sizes
+    if is_apart(folder):
         return {}
-    files = list(map(weights_file, models))
-    return {"parameters": sum(map(_count_weights, files)), "bytes_model": sum(file.stat().st_size for file in files)}
+    file = weights_file(folder)
+    return {"parameters": _count_weights(file), "bytes_model": file.stat().st_size}
 
 
 def _count_weights(file: Path) -> int:

@@ -7,6 +7,7 @@ import pydantic
 
 from common.config import CONFIG_DIR, Settings, Uses, flag, load_yaml
 from common.devices import Precision
+from common.store.files import folder_name
 from common.store.settings import StageSettings
 from common.teachers.packages import MPNET
 from common.training.settings import LogitsSettings
@@ -151,8 +152,10 @@ class FinetuneSettings(TeacherTraining, GuidanceSettings, StageSettings):
     @property
     def name(self) -> str:
         """Name that the teacher is saved under."""
-        default = "ensemble" if self.ensemble else Path(self.arch).name + "-frozen" * self.frozen
-        return self.model_name or default
+        if self.model_name or self.ensemble:
+            return self.model_name or "ensemble"
+        encoder = folder_name(Path(self.arch))
+        return f"{encoder}-frozen" if self.frozen else encoder
 
 
 def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:
@@ -161,5 +164,7 @@ def defaults_for(chosen: dict[str, Any]) -> dict[str, Any]:
     name = "roberta" if is_fairseq(arch) else arch
     values = load_yaml(CONFIG_DIR / "teachers" / f"{name}.yaml") if name in ("mpnet", "roberta") else {}
     recipes = values.pop("tasks", {})
-    adapted = {"lr": 1e-3} if str(chosen.get("adapters", 0)) != "0" and name != "roberta" else {}
-    return {**values, **recipes.get(chosen.get("task"), {}), **adapted}
+    values |= recipes.get(chosen.get("task"), {})
+    if str(chosen.get("adapters", 0)) != "0" and name != "roberta":
+        values["lr"] = 1e-3
+    return values

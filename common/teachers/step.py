@@ -21,9 +21,9 @@ class TeacherStep(Step):
     arch: str = pydantic.Field(exclude=True)
     """Short name of the encoder."""
 
-    def make(self, settings: FinetuneSettings, name: str) -> Path:
+    def make(self, settings: FinetuneSettings) -> Path:
         """Build the teacher and name it. Returns its model folder; a finished one is reused."""
-        paths = settings.paths
+        paths, name = settings.paths, settings.name
         return paths.make(self, settings.context(name), alias=paths.model(self.task.name, name)).path
 
     def facts(self, trained_on: Iterable[str], seed: int = 0) -> dict[str, Any]:
@@ -45,10 +45,10 @@ def teacher_facts(answers: dict[str, Any], arch: str, seed: int = 0) -> dict[str
 
 
 def encoder_at(source: str) -> Artifact:
-    """Return an encoder as an input: a model of ours, a folder with all its files, or a name on a hub."""
+    """Return an encoder as an input: a model folder, another folder with all its files, or a name on a hub."""
     folder = Path(source)
-    for model in (folder, folder.parent) if folder.name in SUBFOLDERS else (folder,):
-        if (model / MANIFEST).exists():
-            artifact = artifact_at(model)
-            return artifact if model == folder else artifact.at(folder.name)
+    if (folder / MANIFEST).exists():
+        return artifact_at(folder)
+    if folder.name in SUBFOLDERS and (folder.parent / MANIFEST).exists():
+        return artifact_at(folder.parent).at(folder.name)
     return Artifact.of_folder(folder) if folder.is_dir() else Artifact(fingerprint(source), folder, source)

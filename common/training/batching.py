@@ -34,9 +34,11 @@ def _similar(rows: np.ndarray, lengths: np.ndarray, batch_size: int) -> list[np.
 
     On QQP a fifth of the cells is padding; sorted by the sum of both lengths, it would be two fifths.
     """
-    first, second = (lengths, None) if lengths.ndim == 1 else lengths.T
-    rows = rows[np.argsort(first[rows], kind="stable")]
-    if second is not None:
+    if lengths.ndim == 1:
+        rows = rows[np.argsort(lengths[rows], kind="stable")]
+    else:
+        first, second = lengths.T
+        rows = rows[np.argsort(first[rows], kind="stable")]
         run = batch_size * max(1, round(math.sqrt(len(rows) / batch_size)))
         runs = (rows[start : start + run] for start in range(0, len(rows), run))
         rows = np.concatenate([members[np.argsort(second[members], kind="stable")] for members in runs])

@@ -1,5 +1,7 @@
-"""Temperature scaling: a student's logits are divided by one number, so that its probabilities match its accuracy (Guo
-et al., On Calibration of Modern Neural Networks, 2017). The most probable label stays the same."""
+"""Temperature scaling: a student's logits are divided by one number, so that its probabilities match its accuracy.
+
+The most probable label stays the same. Source: Guo et al., On Calibration of Modern Neural Networks, 2017.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def load_weights(folder: Path) -> dict[str, torch.Tensor]:
     Raises UserError if a file is missing or damaged, or if the general student is missing or was replaced.
     """
     base = base_file(folder, read_config(folder))
-    return {**(load_tensors(base)[0] if base else {}), **load_tensors(weights_file(folder))[0]}
+    of_base = load_tensors(base)[0] if base else {}
+    return of_base | load_tensors(weights_file(folder))[0]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -9,7 +9,10 @@ from common.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class DistillationLoss(Choice):
-    """A loss between logits: student's and teacher's [batch, outputs], temperature, independent labels? -> mean."""
+    """A loss between logits.
+
+    Its function: student's and teacher's logits [batch, outputs], temperature, whether labels are independent -> mean.
+    """
 
     over_rows: bool = False
     """Whether the mean is over rows, not over all numbers."""

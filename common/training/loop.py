@@ -157,7 +157,9 @@ def _fit(run: Run) -> list[dict[str, Any]]:
             _keep(run, state, best, score)
         record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
         figures = run.figures()
-        costs = {"seconds": round(state.seconds, 3), **({"joules": round(state.joules, 3)} if state.joules else {})}
+        costs = {"seconds": round(state.seconds, 3)}
+        if state.joules:
+            costs["joules"] = round(state.joules, 3)
         state.history.append({**record, **figures, **costs})
         more = "".join(f", {name.replace('_', ' ')} {value:.4f}" for name, value in figures.items())
         scored = f", validation {score:.4f}{more}" if run.validate else ""
@@ -180,11 +182,12 @@ def _keep(run: Run, state: _State, best: dict[str, torch.Tensor], score: float) 
     kept = sorted([*state.kept, (score, state.epoch)], key=lambda entry: -entry[0])
     state.kept, dropped = kept[: run.kept], kept[run.kept :]
     if state.epoch not in [epoch for _, epoch in dropped]:
-        # A copy, not a view: training continues (seed fault 4).
+        # A copy, not a view: training continues.
         tensors = run.model.state_dict().items()
         best.update({f"{state.epoch}.{name}": tensor.detach().clone() for name, tensor in tensors})
-    for name in [name for name in best for _, epoch in dropped if name.startswith(f"{epoch}.")]:
-        del best[name]
+    for _, epoch in dropped:
+        for name in [name for name in best if name.startswith(f"{epoch}.")]:
+            del best[name]
 
 
 def _mean(best: dict[str, torch.Tensor], epochs: list[int]) -> dict[str, torch.Tensor]:
@@ -221,7 +224,9 @@ def _train_epoch(run: Run, state: _State, best: dict[str, torch.Tensor], base_ra
         seed(derive(run.seed, state.epoch, state.step))
         _set_rates(run, base_rates, run.schedule(progress))
         loss = train_step(run, rows)
-        state.step, state.total_steps, state.loss_sum = state.step + 1, state.total_steps + 1, state.loss_sum + loss
+        state.step += 1
+        state.total_steps += 1
+        state.loss_sum += loss
         state.recent_losses.append(loss)
         if len(state.recent_losses) == STEPS_BETWEEN_LOSSES or state.step == len(batches):
             log_metric("train_loss", statistics.fmean(state.recent_losses), state.total_steps)
@@ -269,7 +274,11 @@ def _save(run: Run, state: _State, best: dict[str, torch.Tensor]) -> None:
         "optimizer": optimizer_tensors(run.optimizer),
     }
     # Copies, because safetensors refuses tensors that share memory.
-    tensors = {f"{g}.{name}": t.detach().cpu().clone() for g, group in groups.items() for name, t in group.items()}
+    tensors = {
+        f"{group}.{name}": tensor.detach().cpu().clone()
+        for group, of_group in groups.items()
+        for name, tensor in of_group.items()
+    }
     metadata = {"state": dataclasses.asdict(state), "scaler": run.scaler.state_dict()}
     save_tensors(run.state_file, tensors, metadata)
 

@@ -213,9 +213,15 @@ def members_of(folder: Path) -> list[Path]:
 
 
 def check_runs(folder: Path) -> None:
-    """Check that a model can be run. Raises UserError for a teacher that was imported as logits."""
-    if (folder / MANIFEST).exists() and read_config(folder).imported:
+    """Check that a model can be run. Raises UserError if it, or a member of an ensemble, was imported as logits."""
+    if not (folder / MANIFEST).exists():
+        return
+    config = read_config(folder)
+    if config.imported:
         raise UserError(f"{folder.name} was imported as logits: there is no model to run or measure")
+    for name, member in zip(config.members, members_of(folder), strict=True):
+        if read_config(member).imported:
+            raise UserError(f"{folder}: its member {name} was imported as logits: there is no model to run or measure")
 
 
 def check_members(folder: Path) -> None:
@@ -223,7 +229,7 @@ def check_members(folder: Path) -> None:
     for name, member in zip(read_config(folder).members, members_of(folder), strict=True):
         if member.name != read_config(folder.with_name(name)).key:
             raise UserError(
-                f"{folder}: its member {name} has been replaced; run finetune.py --ensemble again, with --force"
+                f"{folder}: its member {name} has been replaced; run {typed('finetune')} --ensemble again, with --force"
             )
 
 
@@ -254,7 +260,7 @@ def base_file(folder: Path, config: ModelConfig) -> Path | None:
     if not base.exists() and points_to(elsewhere, config.base_key):
         base = elsewhere
     if not (base / WEIGHTS_FILE).exists():
-        raise UserError(f"{folder.name} needs the general student {config.base}, which does not exist any more")
+        raise UserError(f"{folder} needs the general student {config.base}, which does not exist any more")
     return base / WEIGHTS_FILE
 
 

@@ -43,20 +43,25 @@ def subject(settings: AnalyzeSettings) -> tuple[str, list[str]]:
     """
     if settings.is_baseline:
         return settings.arch or "", []
-    if path := _packed_file(settings):
+    path = _packed_file(settings)
+    if path is not None:
         return path.stem, [file_sha256(path)]
     _, config = find_model(settings.paths, load_task(settings.task), settings.model_name or "")
     return config.name, [config.key]
 
 
 def _packed_file(settings: AnalyzeSettings) -> Path | None:
-    return find_packed(settings.paths, load_task(settings.task), settings.model_name or "") if settings.bytes else None
+    """Return the packed file to analyse, None for a model."""
+    if not settings.bytes:
+        return None
+    return find_packed(settings.paths, load_task(settings.task), settings.model_name or "")
 
 
 def _analyze_packed(settings: AnalyzeSettings, path: Path) -> dict[str, Any]:
     task, model = load_task(settings.task), load_packed(path)
     check_task(model, task, path)
-    if others := [name for name in settings.asked if name != "bytes"]:
+    others = [name for name in settings.asked if name != "bytes"]
+    if others:
         raise UserError(f"{flag(others[0])} needs a model's folder; for a packed file, only --bytes is available")
     sections, weights = sections_of_file(path)
     packed = by_tensor(sections, lambda name: weights.get(name, 0))

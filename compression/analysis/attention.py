@@ -68,7 +68,10 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
         say(f"{config.teacher}: not shown, only a Hugging Face teacher in the same workspace has attention maps")
         return [maps]
     theirs = _of_teacher(teacher, config.teacher, split, cpu)
-    layers = mapped_layers(config.distillation.get("layer_map", ["uniform"]), len(maps.layers), len(theirs.layers))
+    depth = len(maps.layers)
+    # A map of numbers has one for each layer that the student was distilled with; its last ones may have been removed.
+    layer_map = config.distillation.get("layer_map", ["uniform"])[:depth]
+    layers = mapped_layers(layer_map, depth, len(theirs.layers))
     return [dataclasses.replace(theirs, layers=[1 + layer for layer in layers], maps=theirs.maps[layers]), maps]
 
 

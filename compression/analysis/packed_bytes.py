@@ -73,9 +73,11 @@ def _split(name: str) -> tuple[str, str]:
 
 def byte_groups(packed: dict[str, Any]) -> Groups:
     """Return the bytes as groups for a treemap: a student's parts, its vocabulary, and the rest, in this order."""
-    groups: Groups = {name: {} for name in (*PARTS, "vocabulary", ", ".join(FRAME))}
+    rest = ", ".join(FRAME)
+    groups: Groups = {name: {} for name in (*PARTS, "vocabulary", rest)}
     for row in packed["tensors"]:
-        groups[", ".join(FRAME) if row["part"] in FRAME else row["part"]][row["name"]] = row["bytes"]
+        group = rest if row["part"] in FRAME else row["part"]
+        groups[group][row["name"]] = row["bytes"]
     return groups
 
 
@@ -111,7 +113,8 @@ def _owned(header: Header) -> Iterator[Owned]:
         for owner, part in parts.items():
             yield from _of_matrix(owner, part)
             if part.form in (AFFINE, CODEBOOK):
-                shared.append((f"{owner}.{'scale' if part.form == AFFINE else 'codebook'}", part.floats))
+                stream = "scale" if part.form == AFFINE else "codebook"
+                shared.append((f"{owner}.{stream}", part.floats))
     for plane in header.floats:
         bits, coder = _bits(plane)
         yield from ((owner, coder, float(bits[where].sum())) for owner, where in shared)

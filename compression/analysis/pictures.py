@@ -114,7 +114,9 @@ def parameter_pie(title: str, parts: dict[str, int]) -> Figure:
 
 def share(part: float) -> str:
     """Return a share in percent, with more digits if it is small."""
-    return "below 0.01%" if part < 0.0001 else f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
+    if part < 0.0001:
+        return "below 0.01%"
+    return f"{part:.1%}" if part >= 0.01 else f"{part:.2%}"
 
 
 def weight_histograms(title: str, parts: dict[str, Histogram]) -> Figure:
@@ -157,7 +159,7 @@ def byte_treemap(title: str, groups: Groups) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch, Rectangle
 
-    sums = {name: sum(of.values()) for name, of in groups.items() if sum(of.values())}
+    sums = {name: sum(parts.values()) for name, parts in groups.items() if any(parts.values())}
     total = sum(sums.values())
     order = sorted(sums, key=lambda name: -sums[name])
     colours = dict(zip(groups, COLOURS * len(groups), strict=False))

@@ -88,4 +88,6 @@ class AnalyzeSettings(StageSettings):
     def asked(self) -> tuple[str, ...]:
         """Names of the analyses to print and draw: the given flags, or the sizes if there are none."""
         flags = tuple(name for name in (*NUMBERS, *PICTURES) if getattr(self, name))
-        return flags or (("model_size",) if self.is_baseline else BY_DEFAULT)
+        if flags:
+            return flags
+        return ("model_size",) if self.is_baseline else BY_DEFAULT

@@ -50,7 +50,8 @@ def _baseline_size(size: dict[str, Any]) -> str:
 
 def _model_disk_size(size: dict[str, Any]) -> str:
     text = f"on disk: {size['bytes']:,} bytes ({human_bytes(size['bytes'])}), {size['file']}"
-    if (whole := size["bytes_model"]) == size["bytes"]:
+    whole = size["bytes_model"]
+    if whole == size["bytes"]:
         return text
     return f"{text}\nin one file with the weights that it belongs to: {whole:,} bytes ({human_bytes(whole)})"
 

@@ -96,8 +96,12 @@ class CandidateSource:
             if span not in predicted
         )
         for words, by_index, predicted in parsed:
-            choices = {i: predicted[s] if s in predicted else near[words[i].lower()] for i, s in by_index.items()}
-            yield words, {i: [in_case_of(words[i], c) for c in some] for i, some in choices.items() if some}
+            candidates = {}
+            for i, span in by_index.items():
+                likely = predicted[span] if span in predicted else near[words[i].lower()]
+                if likely:
+                    candidates[i] = [in_case_of(words[i], word) for word in likely]
+            yield words, candidates
 
 
 def _spans(pieces: list[str]) -> dict[int, Span]:

@@ -118,10 +118,9 @@ class MaskedCandidates:
 def _whole(pieces: Pieces, words: Sequence[Span]) -> list[tuple[int, Span]]:
     """Return (index of its piece, span) for every word that is one piece."""
     # A byte-level piece may end inside a letter, which counts as covered; the next piece begins with the same letter.
-    after = [*pieces.spans[1:], (0, 0)]
-    indices = {
-        span: index
-        for index, (span, following) in enumerate(zip(pieces.spans, after, strict=True))
-        if following == (0, 0) or following[0] >= span[1]
-    }
+    following = [*pieces.spans[1:], (0, 0)]
+    indices = {}
+    for index, (span, after) in enumerate(zip(pieces.spans, following, strict=True)):
+        if after == (0, 0) or after[0] >= span[1]:
+            indices[span] = index
     return [(indices[span], span) for span in words if span in indices]

@@ -63,9 +63,10 @@ class Editor:
         """Remove a word and a space next to it."""
         index = int(rng.choice(words))
         pieces[index] = ""
-        spaces = (side for side in (index - 1, index + 1) if 0 <= side < len(pieces) and pieces[side].isspace())
-        if (space := next(spaces, None)) is not None:
-            pieces[space] = ""
+        for side in (index - 1, index + 1):
+            if 0 <= side < len(pieces) and pieces[side].isspace():
+                pieces[side] = ""
+                break
 
     def _add(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Add a frequent word after a word."""
@@ -74,13 +75,17 @@ class Editor:
 
     def _exchange(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Exchange a frequent word for another one."""
-        if frequent := [index for index in words if pieces[index].lower() in self._frequent]:
+        frequent = [index for index in words if pieces[index].lower() in self._frequent]
+        if frequent:
             _replace(pieces, int(rng.choice(frequent)), self._draw(rng))
 
     def _inflect(self, pieces: list[str], words: list[int], rng: np.random.Generator) -> None:
         """Give a word the ending of another form of it."""
-        if inflected := [(index, forms) for index in words if (forms := self._forms(pieces[index].lower()))]:
-            index, forms = inflected[int(rng.integers(len(inflected)))]
+        by_index = {index: self._forms(pieces[index].lower()) for index in words}
+        inflected = [index for index, forms in by_index.items() if forms]
+        if inflected:
+            index = inflected[int(rng.integers(len(inflected)))]
+            forms = by_index[index]
             _replace(pieces, index, forms[int(rng.integers(len(forms)))])
 
     def _draw(self, rng: np.random.Generator) -> str:

@@ -43,8 +43,10 @@ class Fresh:
 
     def _number(self, row: Sequence[str]) -> int:
         """Return a number that identifies the texts of a row, the same in either order."""
-        first, *second = sorted(self._ids.setdefault(key, len(self._ids)) for key in row)
-        return first | second[0] << 32 if second else first
+        number = 0
+        for text in sorted(self._ids.setdefault(key, len(self._ids)) for key in row):
+            number = number << 32 | text
+        return number
 
     def choose(self, rows: Split) -> np.ndarray:
         """Return the indices of the fresh rows, int64. Later calls treat these as earlier rows."""

@@ -88,7 +88,8 @@ def load_glove(path: Path | None) -> Glove:
 
 def glove_fingerprint(path: Path | None) -> str:
     """Return the fingerprint of the vectors' files. Raises UserError if they are missing."""
-    return fingerprint([file_fingerprint(file) for file in ([path] if path else _packaged())])
+    files = (path,) if path else _packaged()
+    return fingerprint(list(map(file_fingerprint, files)))
 
 
 def _packaged() -> tuple[Path, Path]:
@@ -106,7 +107,8 @@ def _read_text(path: Path) -> Glove:
                 continue
             # Some words have spaces, such as ". . ." in the vectors of Common Crawl.
             word, *numbers = text.rsplit(" ", width) if width else text.split(" ")
-            width = width or len(numbers)
+            if not width:
+                width = len(numbers)
             if len(numbers) != width or not width:
                 raise UserError(f"{path} line {line}: expected a word and {width} numbers, found {len(numbers)}")
             try:

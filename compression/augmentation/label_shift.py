@@ -84,7 +84,8 @@ def recorded_labels(
         files = [(split, paths.split(task.name, split)) for split in task.splits]
         shares += [split_shares(task, split, file) for split, file in files if file.exists()]
         for rows_name in augmented:
-            logits, rows = paths.logits(task.name, teacher or "*", rows_name), paths.augmented(task.name, rows_name)
+            rows = paths.augmented(task.name, rows_name)
+            logits = paths.logits(task.name, teacher or "*", rows_name)
             existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
             if len(existing) == 1 and points_to(rows, read_manifest(folder_of(existing[0])).inputs["rows"]):
                 shown = "augmented" if len(augmented) == 1 else f"augmented: {rows_name}"

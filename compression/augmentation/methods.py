@@ -7,15 +7,15 @@ from common.choices import Choice
 
 @dataclasses.dataclass(frozen=True)
 class Method(Choice):
-    """A method that writes rows: PreprocessSettings, store, task -> its step. Raises UserError if it cannot.
+    """A method that writes rows. Its function: PreprocessSettings, store, task -> step, or UserError if it cannot.
 
-    With `pairs`, it is instead a `Source` of new pairs (compression.augmentation.pairs).
+    With `pairs`, it names a `Source` of new pairs (compression.augmentation.pairs) instead.
     """
 
     needs: str | None = None
     """Setting that must be given."""
     pairs: bool = False
-    """Whether it is for tasks of pairs alone."""
+    """Whether it is only for tasks on pairs."""
     by_word: bool = True
     """Whether it supports tasks whose words have labels."""
     launches: bool = False

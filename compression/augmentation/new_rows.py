@@ -116,7 +116,8 @@ class RowsOfFile(NewRows):
         task, file = self.task, inputs["file"]
         # The file has a header line and all its rows are used, even if the task's files differ in this.
         read = {"source": task.source.model_copy(update={"header": (), "where": {}})}
-        if (kind := kind_of(file)) in TABLES:
+        kind = kind_of(file)
+        if kind in TABLES:
             read["columns"] = text_columns(file, column_names(file, kind), task)
         with at_once():
             rows = read_source(file, task.model_copy(update=read), labelled=False)

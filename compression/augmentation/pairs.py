@@ -134,7 +134,8 @@ class NearTexts(Source):
         start = 0
         while start < len(products) - 1:
             end = int(np.searchsorted(products, products[start] + _MOST_PRODUCTS, "right")) - 1
-            yield start, (end := max(end, start + 1))
+            end = max(end, start + 1)
+            yield start, end
             start = end
 
 

@@ -124,7 +124,8 @@ class PreprocessSettings(AugmentSettings, LaunchSettings, StageSettings):
     @pydantic.field_validator("logits_from", "logits_to")
     @classmethod
     def _name_task(cls, path: Path | None, info: pydantic.ValidationInfo) -> Path | None:
-        return path and Path(str(path).replace("{task}", Path(info.data["task"]).stem))
+        task = info.data.get("task")  # missing if it was not given, or not valid
+        return Path(str(path).replace("{task}", Path(task).stem)) if path and task else path
 
     @pydantic.model_validator(mode="after")
     def _check_files(self) -> "PreprocessSettings":

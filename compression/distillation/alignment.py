@@ -8,6 +8,7 @@ teacher read the same word pieces, so positions agree.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def mapped_layers(layer_map: Sequence[str], depth: int, teacher_depth: int) -> l
     uniform spreads the student's layers evenly over the teacher's, ending at the last (TinyBERT's mapping function).
     """
     # The last layers of equal shares: with 6 layers and depth 4, the shares end at 1.5, 3, 4.5 and 6, rounded up.
-    ends = [-(-(layer + 1) * teacher_depth // depth) - 1 for layer in range(depth)]
+    ends = [math.ceil(layer * teacher_depth / depth) - 1 for layer in range(1, depth + 1)]
     named = {"uniform": ends if depth <= teacher_depth else [], "last": range(teacher_depth - depth, teacher_depth)}
     return choose_layers("--layer-map", layer_map, depth, teacher_depth, named)
 
@@ -109,7 +110,8 @@ class AlignmentTeacher:
         if masked:
             rows = [torch.where(hidden[..., None], self.mask, row) for hidden, row in zip(masked, rows, strict=True)]
         lengths = [text.lengths for text in batch.sentences]
-        if extra := (self.separators - 1) * (len(rows) - 1):
+        extra = (self.separators - 1) * (len(rows) - 1)
+        if extra:
             separators = self.special_tokens[1].expand(len(rows[1]), extra, 1)
             rows[1], lengths[1] = torch.cat([separators, rows[1]], 1), lengths[1] + extra
         # `framed` adds special tokens as it does for the student's vectors; ids below 2 ** 24 are exact as floats.
@@ -201,11 +203,11 @@ class Aligner(nn.Module, Callback):
         weights = self.settings
         mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
         attention = trace.scores if self.compared == "scores" else trace.attention
-        # Scores are compared at all pairs of tokens, everything else token by token.
-        tokens, attended = (
-            1.0 if whole is None else float((trace.lengths**power).sum() / (whole**power).sum())
-            for power in (1, 2 if self.compared == "scores" else 1)
-        )
+        tokens = attended = 1.0
+        if whole is not None:
+            tokens = attended = float(trace.lengths.sum() / whole.sum())
+            if self.compared == "scores":  # compared at all pairs of tokens, everything else token by token
+                attended = float(trace.lengths.square().sum() / whole.square().sum())
         total = trace.hidden[0].new_zeros(())
         if weights.align_embedding:
             projected = self.embedding_projection(trace.hidden[0])

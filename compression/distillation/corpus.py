@@ -1,7 +1,7 @@
 """Plain text to pre-train on: files with one text per line, or tasks' rows, stored as tokens in a file.
 
-Text is read and tokens are written in chunks: only the lengths of the texts are kept in memory, and a hash of each text
-of a task, because a text in several rows (the context of several questions) is read once.
+Text is read and tokens are written in chunks. Only the lengths of the texts are in memory, and a hash of each text of a
+task, so that a text of several rows (the context of several questions) is read once.
 """
 
 import itertools
@@ -116,7 +116,7 @@ def windows(text: EncodedText, size: int, overlap: int, most: int) -> EncodedTex
 
 
 def joined_lengths(lengths: np.ndarray, size: int) -> np.ndarray:
-    """Return the lengths of windows if each is joined to those before it, up to `size` tokens together."""
+    """Return the lengths of windows after consecutive ones are joined, as long as they have at most `size` tokens."""
     joined = [0]
     for length in lengths.tolist():
         if joined[-1] + length > size:
@@ -128,8 +128,8 @@ def joined_lengths(lengths: np.ndarray, size: int) -> np.ndarray:
 def learned_and_held_out(count: int, size: int, overlap: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to learn from and those that select the epoch, out of `count` windows of `windows`.
 
-    They share no tokens: windows that may overlap with a held-out one are in neither. Only fifty windows or fewer, or
-    windows that may all overlap with the first one, are all learned.
+    They share no tokens: windows that may overlap with a held-out one are in neither. As an exception, all windows are
+    learned from if there are at most fifty, or if all may overlap with held-out ones.
     """
     rows = np.arange(count)
     near = (size - 1) // (size - overlap)  # windows after a window that may share tokens with it

@@ -69,8 +69,8 @@ def distillation_set(
 ) -> DistillationSet:
     """Return training rows and, if they are among the inputs, the teacher's logits over them.
 
-    Augmented rows are labelled by the teacher: a replaced word may have changed the meaning, and table B.1 of the
-    thesis shows labels distributed in this way. So are rows without a label; if no teacher is used, they are left out.
+    The teacher labels augmented rows, since a replaced word may have changed the meaning (table B.1 of the thesis shows
+    the distribution of such labels), and rows without a label. Without a teacher, rows without a label are left out.
     inputs, validation: those of `learning_inputs`. Raises UserError if nothing is left to learn from.
     """
     split, drawn = distillation_text(inputs, rows, seed, validation)

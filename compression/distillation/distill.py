@@ -207,9 +207,11 @@ class Distill(Step):
             pieces = self.own_pieces or cached_files(student.vocab_size, student.embedding_dim, student.bpe_source)
             if pieces:
                 inputs |= {"bpe_model": Artifact.of_file(pieces[0]), "bpe_vectors": Artifact.of_file(pieces[1])}
-        if (other := init.embedding_init) not in ("vectors", "teacher", "logits", "random"):
-            inputs["embedding"] = artifact_at(runnable_teacher(paths, task, f"--embedding-init {other}", other))
-        if flag := self._teacher_flag():
+        if init.embedding_init not in ("vectors", "teacher", "logits", "random"):
+            flag = f"--embedding-init {init.embedding_init}"
+            inputs["embedding"] = artifact_at(runnable_teacher(paths, task, flag, init.embedding_init))
+        flag = self._teacher_flag()
+        if flag:
             folder = runnable_teacher(paths, task, flag, self.teacher)
             inputs["teacher"] = artifact_at(folder)
             if init.init_from_teacher:
@@ -268,11 +270,12 @@ class Distill(Step):
                     with_vectors=init == "vectors",
                 )
             tokenizer = BpeTokenizer(model_file, student.max_tokens)
-            if init == "vectors":  # the user's own model may have unused pieces
+            if init == "vectors":  # the user's own model may have pieces that the tokenizer leaves out
                 vectors = read_vectors(vector_file, model_file, student.embedding_dim)[tokenizer.kept]
-        if teacher := inputs.get("embedding") or (inputs["teacher"] if init == "teacher" else None):
+        source = inputs["teacher"] if init == "teacher" else inputs.get("embedding")
+        if source is not None:
             texts = tokenizer.texts if student.embedding_type == "ngrams" else tokenizer.pieces
-            vectors = find_teacher_vectors(texts, teacher, student.embedding_dim, cache, context.cpu)
+            vectors = find_teacher_vectors(texts, source, student.embedding_dim, cache, context.cpu)
         # The user's own vocabulary sets vocab_size.
         return tokenizer, student.model_copy(update={"vocab_size": tokenizer.vocab_size}), vectors
 

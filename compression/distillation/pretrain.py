@@ -281,7 +281,8 @@ def pretraining_losses(
     predicted = predicted.float()
     of_pieces, of_pairs = 1.0, 1.0
     if whole is not None:
-        of_pieces, of_pairs = len(targets) / whole.chosen, len(batch.lengths) / len(whole.lengths)
+        of_pieces = len(targets) / whole.chosen
+        of_pairs = len(batch.lengths) / len(whole.lengths)
     any_piece = len(targets) > 0  # a part may have none, and the mean over none is not a number
     masked_loss = nn.functional.cross_entropy(predicted, targets) if any_piece else predicted.sum()  # equation 6
     total = settings.masked_lm_weight * of_pieces * masked_loss
@@ -293,8 +294,9 @@ def pretraining_losses(
         figures["sentence_accuracy"] = _accuracy(pairs, stays)
     if not settings.output_weight and not aligner.settings.aligns:
         return {"loss": total, **figures}
-    first, *second = (Batch(text.ids, text.lengths) for text in sentences)
-    states = aligner.states(Batch(first.ids, first.lengths, *second), [text.hidden for text in sentences])
+    first, *others = sentences
+    second = Batch(others[0].ids, others[0].lengths) if others else None
+    states = aligner.states(Batch(first.ids, first.lengths, second), [text.hidden for text in sentences])
     if settings.output_weight and any_piece:
         theirs = at_chosen(states.logits, sentences)[:, aligner.teacher.rows].float()
         divergence = kl(predicted, theirs, settings.output_temperature)  # equation 10

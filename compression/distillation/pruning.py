@@ -79,8 +79,8 @@ def smallest(importance: torch.Tensor, share: float) -> torch.Tensor:
 def masks(parts: list[Prunable], settings: PruneSettings, progress: float = 1.0) -> list[torch.Tensor]:
     """Return a mask of the weights to prune for each part. progress: share of the target to reach."""
     if settings.prune_magnitude:
-        threshold = (DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold) * progress
-        return [part.weight.detach().abs() < threshold for part in parts]
+        threshold = DEFAULT_MAGNITUDE if settings.prune_threshold is None else settings.prune_threshold
+        return [part.weight.detach().abs() < threshold * progress for part in parts]
     share = settings.prune_threshold
     if share is None:
         return [smallest(part.importance, TARGETS[part.kind] * progress) for part in parts]
@@ -130,9 +130,9 @@ def share_of_target(progress: float) -> float:
     return 1 - (1 - done) ** 3
 
 
-def is_update(before: float, after: float) -> bool:
-    """Return whether the weights to prune are selected again between two points of progress."""
-    return int(before * UPDATES) != int(after * UPDATES)
+def is_update(before: float, after: float, updates: int) -> bool:
+    """Return whether one of the `updates` of a training run is between two points of its progress."""
+    return int(before * updates) != int(after * updates)
 
 
 class Pruner(Callback):
@@ -176,7 +176,7 @@ class GradualPruner(Pruner):
 
     def step(self, before: float, after: float) -> None:
         """Select the weights to prune at each update, and set them to zero after every step."""
-        if is_update(before, after):
+        if is_update(before, after, UPDATES):
             self.zeros = masks(self.parts, self.settings, share_of_target(after))
         set_zero(self.parts, self.zeros)
 
@@ -222,7 +222,7 @@ class MovementPruner(Pruner):
 
     def step(self, before: float, after: float) -> None:
         """Select at each update which weights are used."""
-        if is_update(before, after):
+        if is_update(before, after, UPDATES):
             zeros = masks(self.parts, self.settings, share_of_target(after))
             for (_, matrix), mask in zip(self._scored(), zeros, strict=True):
                 matrix.used.copy_(~mask)

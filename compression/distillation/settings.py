@@ -135,7 +135,9 @@ class AlignSettings(Settings):
         """Form in which attention heads are compared; None if they are not."""
         if not self.align_attention:
             return None
-        return "probabilities" if self.attention_loss == "kl" else self.attention_states or "scores"
+        if self.attention_loss == "kl":
+            return "probabilities"
+        return self.attention_states or "scores"
 
     @pydantic.model_validator(mode="after")
     def _check_alignment(self) -> "AlignSettings":
@@ -210,7 +212,7 @@ class LossSettings(LogitsSettings, ArchSettings):
 
 
 OF_UNITS = ("prune_units", "prune_heads", "drop_layers", "prune_vocabulary")
-"""Settings of pruning that --prune-aware does not use."""
+"""Settings of pruning that --prune-aware does not read."""
 
 
 class PruneSettings(Settings):
@@ -285,7 +287,9 @@ class PretrainSettings(Settings):
     @property
     def sentence_task(self) -> SentenceTask | None:
         """Prediction to learn for pairs of texts; None where single texts are read."""
-        return "order" if self.sentence_order_weight else "next" if self.next_sentence_weight else None
+        if self.sentence_order_weight:
+            return "order"
+        return "next" if self.next_sentence_weight else None
 
     @pydantic.model_validator(mode="after")
     def _check_sentences(self) -> "PretrainSettings":

@@ -24,13 +24,18 @@ _METHOD = 1
 
 def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRows:
     """Return the token ids of a split, as `encode_split` does: read from the cache, or encoded and saved there."""
-    by_word = [split.kind.name] if split.kind.by_word else []
-    identity = fingerprint([_METHOD, tokenizer.identity, tokenizer.max_tokens, split.text_fingerprint, *by_word])
-    folder = cache / identity
-    columns = ["text"] + ["second"] * (split.sentence2 is not None) + ["word_starts"] * split.kind.by_word
+    identity = [_METHOD, tokenizer.identity, tokenizer.max_tokens, split.text_fingerprint]
+    columns = ["text"]
+    if split.sentence2 is not None:
+        columns.append("second")
+    if split.kind.by_word:
+        identity.append(split.kind.name)
+        columns.append("word_starts")
+    folder = cache / fingerprint(identity)
     max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
     with only_one(folder, "tokens of training rows", wait=True):
-        if cached := _read(folder, columns, max_tokens):
+        cached = _read(folder, columns, max_tokens)
+        if cached is not None:
             return cached
         encoded = encode_split(tokenizer, split)
         with whole_folder(folder) as partial:
@@ -43,11 +48,14 @@ def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRow
 def _read(folder: Path, columns: list[str], max_tokens: int | None) -> EncodedRows | None:
     """Return the rows saved in a folder; None if it is missing or damaged. max_tokens: as in EncodedRows."""
     try:
-        arrays = {
-            column: [np.load(folder / f"{kind}{i}.npy", mmap_mode="r") for kind in ("ids", "offsets")]
+        texts = {
+            column: EncodedText(_mapped(folder / f"ids{i}.npy"), _mapped(folder / f"offsets{i}.npy"))
             for i, column in enumerate(columns)
         }
-        texts = {column: EncodedText(*map(np.asarray, both)) for column, both in arrays.items()}
         return EncodedRows(**texts, max_tokens=max_tokens)
     except (OSError, ValueError, EOFError):
         return None
+
+
+def _mapped(file: Path) -> np.ndarray:
+    return np.asarray(np.load(file, mmap_mode="r"))

@@ -150,11 +150,13 @@ def run_recipe(settings: TrainSettings, seed: int, context: Context) -> dict[str
         "state_file": context.work / STATE_FILE,
         "label": context.name,
     }
-    return recipe | ({"schedule": linear_schedule(0.05)} if settings.schedule == "linear" else {})
+    if settings.schedule == "linear":
+        recipe["schedule"] = linear_schedule(0.05)
+    return recipe
 
 
 def make_optimizer(settings: TrainSettings, student: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer of the settings over the trainable parameters, each once (seed fault 7)."""
+    """Return the optimizer of the settings over the trainable parameters, each of them once."""
     trained = [parameter for parameter in student.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adadelta":

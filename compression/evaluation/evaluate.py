@@ -92,26 +92,31 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
     if an input is missing.
     """
     splits, config = find_splits(paths, task), read_config(folder)
+    inputs = {"model": artifact_at(folder), "splits": splits}
+    labelled = read_manifest(splits.path).facts["labelled"]
     if config.imported:
-        teacher = config.name
-    else:
-        teacher, labelled = config.teacher, read_manifest(splits.path).facts["labelled"]
-        names = (*names, *(["validation"] if has_validation(task, config) else []))
-        names = [name for name in names if not labelled.get(name, 1)] if teacher else []
-    logits = {f"logits {name}": find_logits(paths, task, teacher, name) for name in names}
-    return {"model": artifact_at(folder), "splits": splits, **logits}
+        return inputs | {f"logits {name}": find_logits(paths, task, config.name, name) for name in names}
+    if has_validation(task, config):
+        names = (*names, "validation")
+    for name in names:
+        if config.teacher and labelled.get(name) == 0:
+            inputs[f"logits {name}"] = find_logits(paths, task, config.teacher, name)
+    return inputs
 
 
 def saved_rows(paths: Workspace, task: Task, folder: Path, config: ModelConfig) -> list[Row]:
     """Return a model's saved rows on the task's test splits; empty if its current version was not scored."""
-    store, runs = Store(paths.root), config.kind == "teacher" and not config.imported
+    store = Store(paths.root)
+    runs = config.kind == "teacher" and not config.imported
     try:
         inputs = evaluation_inputs(paths, task, folder, task.test_splits)
     except UserError:
         return []
-    for precision in get_args(Precision) if runs else (None,):
+    precisions = get_args(Precision) if runs else (None,)
+    for precision in precisions:
         step = Evaluate(task=task.name, precision=precision, definition=task, folder=folder)
-        if scores := store.get(step.key(inputs)):
+        scores = store.get(step.key(inputs))
+        if scores is not None:
             return kept_rows(scores.path, folder)
     return []
 

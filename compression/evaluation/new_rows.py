@@ -71,7 +71,8 @@ def _read(settings: EvaluateSettings, data: Path, task: Task) -> Split:
     rows = read_rows(table, texts, label, task.kind.name, task.label_separator)
     for note in table_notes(table, texts):
         say(note)
-    if task.kind.is_scaled and (mark := decimal_mark(label_counts(rows))):
+    mark = decimal_mark(label_counts(rows)) if task.kind.is_scaled else None
+    if mark:
         rows = with_plain_numbers(rows, mark)
     parse = task.kind.parser(task, [*map(normalise, task.values)])
     labels = task.kind.unknown_labels(len(rows), task.kind.shape(task))
@@ -90,15 +91,18 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     several = len(settings.label) > 1
     if several and model.kind != MULTILABEL.name:
         raise UserError(f"{path} answers with {model.kind}: --label takes one column")
-    named = {"label": LABEL_COLUMNS if several else settings.label[0]} if settings.label else {}
+    named = {}
+    if settings.label:
+        named["label"] = LABEL_COLUMNS if several else settings.label[0]
     named |= {f"sentence{number}": column for number, column in enumerate(settings.text, 1)}
     if settings.text and len(settings.text) != 1 + model.pair:
         reads = "two texts" if model.pair else "one text"
         raise UserError(f"{path} reads {reads}, but --text has {len(settings.text)}")
     kind = KINDS[model.kind]
     if kind.files != "tables" and (named or not settings.header):
-        flag = "label" if settings.label else "text" if settings.text else "no-header"
-        raise UserError(f"--{flag} is for tables; {path} reads files of {kind.name}")
+        flags = {"--label": settings.label, "--text": settings.text, "--no-header": not settings.header}
+        flag = next(flag for flag, value in flags.items() if value)
+        raise UserError(f"{flag} is for tables; {path} reads files of {kind.name}")
     source = Source(files={"test": str(data)}, encoding=settings.encoding)
     if settings.task:
         task = load_task(settings.task)
@@ -108,7 +112,10 @@ def _task_of(model: Model, path: Path, settings: EvaluateSettings, data: Path) -
     if kind.files == "tables":
         first = {"sentence1": "sentence1", "sentence2": "sentence2"} if model.pair else {"sentence1": "text"}
         values["columns"] = {**first, "label": "label", **named}
-    values |= {"range": _ANY_NUMBER} if kind.is_scaled else {"labels": model.labels}
+    if kind.is_scaled:
+        values["range"] = _ANY_NUMBER
+    else:
+        values["labels"] = model.labels
     if kind == LABELS:
         values["metrics"] = METRICS_OF_LABELS
     if kind.always_pairs:

@@ -36,7 +36,8 @@ def is_packed_file(model: str) -> bool:
 
 def file_of(model: str) -> Path | None:
     """Return the packed file of a path, or of a name of the zoo; None for anything else."""
-    return Path(path) if (path := model if is_packed_file(model) else zoo_file(model)) else None
+    path = model if is_packed_file(model) else zoo_file(model)
+    return Path(path) if path else None
 
 
 def find_packed(paths: Workspace, task: Task, model: str) -> Path | None:

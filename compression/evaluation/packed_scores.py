@@ -57,7 +57,7 @@ def packed_row(
 
 
 def scored_threshold(model: Model) -> float | None:
-    """Return the threshold of a packed file that scores depend on: a model that rejects is scored by all its labels."""
+    """Return the threshold that scores depend on; None if the model rejects texts: it is scored by all its labels."""
     return None if model.rejects else model.threshold
 
 
@@ -113,6 +113,7 @@ def fitted_fields(
 ) -> dict[str, Any]:
     """Return the fields of a row of results.json with the threshold and the calibration, if there are any."""
     fields = {} if threshold is None else {"threshold": round(threshold, 6)}
-    if task.kind.has_probabilities and (rows := np.flatnonzero(split.labelled)).size:
+    rows = np.flatnonzero(split.labelled)
+    if task.kind.has_probabilities and len(rows):
         fields |= calibration_fields(logits[rows], split.labels[rows], temperature)
     return fields

@@ -55,7 +55,8 @@ class Probe(Settings):
     @property
     def words(self) -> int:
         """Number of words per slot, which is how often a template is filled for a group."""
-        return len(next(iter(next(iter(self.groups.values())).values())))
+        slots = next(iter(self.groups.values()))
+        return len(next(iter(slots.values())))
 
     def texts(self, group: str) -> list[tuple[str, ...]]:
         """Return a group's filled templates, template by template; each is one text or a pair."""
@@ -115,7 +116,9 @@ def probe_text(rows: Sequence[dict[str, Any]]) -> str:
         if row["changed"] is not None:
             lines.append(f"  another label: {100 * row['changed']:.1f} %")
         differences = list(row["differences"].items())
-        for label, (mean, error) in differences[1:] if len(differences) == 2 else differences:  # two are symmetric
+        if len(differences) == 2:  # the other one is its negative
+            del differences[0]
+        for label, (mean, error) in differences:
             shown = f"{mean:+.4f}" + ("" if error is None else f" ± {error:.4f}")
             lines.append(f"  {label}: {shown} (mean difference, standard error over templates)")
         largest = row["largest"]
@@ -165,5 +168,10 @@ def _compared(contents: Probe, task: Task, groups: tuple[str, str], answers: dic
     texts = [contents.texts(group)[row] for group in groups]
     largest = {"texts": texts, "label": names[column], "difference": float(differences[row, column])}
     changed = None if task.kind.is_scaled else float(np.mean(first.argmax(1) != second.argmax(1)))
-    counted = {"texts": len(differences), "changed": changed}
-    return {"groups": [*groups], **counted, "differences": shown, "largest": largest}
+    return {
+        "groups": list(groups),
+        "texts": len(differences),
+        "changed": changed,
+        "differences": shown,
+        "largest": largest,
+    }

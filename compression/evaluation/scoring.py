@@ -20,6 +20,7 @@ from common.data.split import Split, load_split, read_metadata, read_split
 from common.data.tasks import Task, load_task
 from common.devices import Precision, pick_device, pick_dtype, threads
 from common.errors import UserError
+from common.installed import typed
 from common.progress import counter, say
 from common.store.artifact import find, folder_of, read_manifest
 from common.store.step import Inputs
@@ -115,7 +116,11 @@ def with_speeds(settings: EvaluateSettings, folder: Path, config: ModelConfig, r
         else:
             student, tokenizer, _ = load_student(folder, cpu)
             multiply_out(student)
-            counted = [flops(lambda of: student_logits(student, encode_split(tokenizer, of), cpu), s) for s in splits]
+
+            def answer(split: Split) -> np.ndarray:
+                return student_logits(student, encode_split(tokenizer, split), cpu)
+
+            counted = [flops(answer, split) for split in splits]
             with tempfile.TemporaryDirectory() as place:
                 path = Path(place) / f"{config.name}.fwt"
                 path.write_bytes(pack_student(folder))
@@ -181,10 +186,11 @@ def load_predictor(folder: Path, name: str, cpu: bool, precision: Precision = "a
 def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfig) -> Model:
     """Load a student's packed file. Raises UserError if it is missing or out of date."""
     path = settings.paths.packed(config.task, folder.name)
-    command = f"compress.py --task {settings.task} --compression-actions pack --load-trained-model {config.name}"
-    packed = find(path, f"run: python {command}")
+    arguments = f"--task {settings.task} --compression-actions pack --load-trained-model {config.name}"
+    command = f"{typed('compress')} {arguments}"
+    packed = find(path, f"run: {command}")
     if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
-        raise UserError(f"{path}: packed from another model than {config.name} is now; run: python {command}")
+        raise UserError(f"{path}: packed from another model than {config.name} is now; run: {command}")
     return load_packed(path, settings.runtime)
 
 
@@ -209,7 +215,9 @@ def _metrics(
 def _last_epoch(folder: Path) -> dict[str, Any]:
     """Return the record of the last epoch of the last action's training; empty if it trained nothing."""
     history = folder / "history.jsonl"
-    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1]) if history.exists() else {}
+    if not history.exists():
+        return {}
+    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
 
 
 def flops(predict: Predictor, split: Split) -> int:

@@ -62,9 +62,9 @@ def part_of(name: str, kind: Kind) -> str:
 
 
 def stored_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return name -> tensor of a model's weights file; adapters, and the head of a frozen
-    encoder, are returned together with the encoder.
+    """Return name -> tensor of a model's weights file.
 
+    Adapters, and the head of a frozen encoder, are returned together with the encoder.
     Raises UserError if a file is missing or damaged, or if the model that adapters belong to is missing or has changed.
     """
     if weights_file(folder).name == ADAPTERS_FILE:

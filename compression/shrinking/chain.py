@@ -12,7 +12,7 @@ from common.training.models import check_arch, find_model
 from compression.distillation.distill import distill
 from compression.distillation.pretrain import pretrain
 from compression.shrinking.factorize import Factorize
-from compression.shrinking.files import FILES
+from compression.shrinking.files import FILES, Export, Pack, StudentFile
 from compression.shrinking.prune import Prune
 from compression.shrinking.quantize import Quantize
 from compression.shrinking.settings import CompressSettings
@@ -46,9 +46,12 @@ def compress(settings: CompressSettings) -> list[Path]:
     for action in settings.compression_actions:
         if action in FILES:
             folder, paths = _student(settings, name), settings.paths
-            rejection = {"reject": settings.reject} if action == "pack" else {}
-            step = FILES[action](student=folder, task=task, **rejection)
-            alias = (paths.packed if action == "pack" else paths.exported)(task.models_task, folder.name)
+            if action == "pack":
+                step: StudentFile = Pack(student=folder, task=task, reject=settings.reject)
+                alias = paths.packed(task.models_task, folder.name)
+            else:
+                step = Export(student=folder, task=task)
+                alias = paths.exported(task.models_task, folder.name)
             path = paths.make(step, settings.context(alias.name), alias=alias, file=step.file, replace=True).path
             say(f"{action}: {path}, {path.stat().st_size:,} bytes")
             folders = folders or [folder]

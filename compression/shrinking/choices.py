@@ -7,16 +7,16 @@ from common.choices import Choice
 
 @dataclasses.dataclass(frozen=True)
 class Quantizer(Choice):
-    """How weights become codes: weights [groups, size], levels, --ranges -> scale and zero_point, or codebook."""
+    """How weights become codes. Its function: weights [groups, size], levels, --ranges -> `Ranges`."""
 
     suffix: str = ""
     """What it adds to a model's name."""
     values: int | None = None
-    """Number of values of a code; None: as --bits says."""
+    """Number of values of a code; None: set by --bits."""
     columns: bool = True
-    """Whether columns may be groups."""
+    """Whether --granularity column is possible."""
     thesis: bool = False
-    """Whether it is the thesis's: a range for each row at plain 8 bits; it also has 16 bits, which are no codes."""
+    """Whether it is the thesis's: each row has a range at plain 8 bits, and 16 bits (float16 numbers) are possible."""
 
 
 _SCHEME = "compression.shrinking.quantization.scheme"
@@ -34,12 +34,12 @@ QUANTIZERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Decomposition(Choice):
-    """How a matrix becomes a product: it, a rank, and how often text uses each row or None -> Product."""
+    """How a matrix becomes a product. Its function: matrix, rank, how often text uses each row or None -> Product."""
 
     suffix: str = ""
     """What it adds to a model's name."""
     embedding: bool = True
-    """Whether it suits the embedding, whose rows a packed file orders by its own rules; if not, svd is used there."""
+    """Whether it is used for the embedding, whose rows are reordered in a packed file; if not, svd is used there."""
 
 
 _FACTORIZE = "compression.shrinking.factorize"

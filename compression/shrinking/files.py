@@ -96,8 +96,10 @@ class Pack(StudentFile):
                 raise
             say(f"{name} is packed without calibration: {error}")
             return {}
-        logits, others = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration"), None
-        if self.reject is not None and (file := split_file(inputs, "other")).exists():
+        logits = student_logits(student, encode_split(tokenizer, rows), CPU, "calibration")
+        others = None
+        file = split_file(inputs, "other")
+        if self.reject is not None and file.exists():
             others = student_logits(student, encode_split(tokenizer, read_split(file)), CPU, "other texts")
         fitted = fit_packed(config, logits, rows.labels, rows.sentence2 or [], self.reject, others)
         shown = ", ".join(f"{what} {value:g}" for what, value in fitted.items())

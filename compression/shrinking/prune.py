@@ -37,13 +37,20 @@ class Prune(Shrink):
         name += f"h{settings.prune_heads:g}" if settings.prune_heads else ""
         name += f"l{settings.drop_layers}" if settings.drop_layers else ""
         name += f"v{settings.prune_vocabulary}" if settings.prune_vocabulary else ""
-        weights = ("m" if settings.prune_movement else "w" if name else "") if _prunes_weights(settings) else ""
-        return f"+p{weights}{name}{'-t' if settings.tune_epochs else ''}"
+        if settings.prune_movement:
+            name = f"m{name}"
+        elif name and _prunes_weights(settings):
+            name = f"w{name}"
+        return f"+p{name}{'-t' if settings.tune_epochs else ''}"
 
     def reads(self) -> set[str]:
         """Return "text" if rare tokens are removed, "train" if units or heads are, to measure their importance."""
-        measured = self.prune.prune_units or self.prune.prune_heads
-        return ({"text"} if self.prune.prune_vocabulary else set()) | ({"train"} if measured else set())
+        read = set()
+        if self.prune.prune_vocabulary:
+            read.add("text")
+        if self.prune.prune_units or self.prune.prune_heads:
+            read.add("train")
+        return read
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
         """Prune a student. Returns the sparsity and sizes reached. Raises UserError for a quantized student."""

@@ -37,7 +37,7 @@ class Quantize(Shrink):
         elif settings.max_loss is not None:
             bits = f"loss{settings.max_loss:g}"
         words = [f"+q{bits}{quantizer.suffix}"]
-        words += [f"{short}{chosen}" for part, short in SHORT.items() if (chosen := settings.bits_of(part))]
+        words += [f"{short}{settings.bits_of(part)}" for part, short in SHORT.items() if settings.bits_of(part)]
         if settings.granularity not in (None, _default_granularity(settings)):
             words.append(settings.granularity)
         if settings.ranges == "minmax" and "ranges" in quantizer.settings:
@@ -48,7 +48,8 @@ class Quantize(Shrink):
             words.append(f"pc{_unless_default(settings, 'calibration_rows')}")
         if settings.tune_epochs:
             words.append(f"t{settings.tune_epochs}{'s' if settings.guide == 'student' else ''}")
-            if rate := _unless_default(settings, "tune_lr"):
+            rate = _unless_default(settings, "tune_lr")
+            if rate:
                 words.append(f"lr{rate}")
             if settings.rounding == "stochastic":
                 words.append("stochastic")
@@ -69,9 +70,11 @@ class Quantize(Shrink):
         if parent.stage == "quantized":
             raise UserError(f"{parent.name} is quantized already")
         parts = quantized_parts(how, parent)
-        rounding = {"encoder": "dynamic" if how.dq_encoder else ""}
-        rounding["classifier"] = "dynamic" if how.dq_classifier else "static" if how.ptq_classifier else ""
-        inputs = {part: ranges for part, ranges in rounding.items() if ranges and part in parts}
+        inputs = {}  # part -> ranges by which its inputs are rounded
+        if how.dq_encoder and "encoder" in parts:
+            inputs["encoder"] = "dynamic"
+        if how.dq_classifier or how.ptq_classifier:
+            inputs["classifier"] = "dynamic" if how.dq_classifier else "static"
         builder = StudentBuilder(context, parts, inputs, how)
         setting = {name: scheme_of(how, name.split(".")[0]) for name in builder.weights}
         if how.chooses_bits:
@@ -105,7 +108,9 @@ def quantized_parts(settings: QuantizeSettings, parent: ModelConfig) -> list[str
 def scheme_of(settings: QuantizeSettings, part: str) -> Scheme:
     """Return how a part's matrices are quantized."""
     values = QUANTIZERS[settings.quantizer].values
-    bits = math.ceil(math.log2(values)) if values else settings.bits_of(part) or settings.bits
+    bits = settings.bits_of(part) or settings.bits
+    if values:
+        bits = math.ceil(math.log2(values))
     granularity = settings.granularity or _default_granularity(settings)
     if granularity == "thesis":
         granularity = "row" if part == "embedding" else "tensor"

@@ -187,6 +187,8 @@ READS: dict[str, set[str]] = {
 }
 """Action, or setting that makes an action read more -> the settings read. All actions read those that are not here."""
 _OF_ACTIONS = set().union(*READS.values())
+_MANY = 25
+"""Number of settings from which --help of an action shows only the usual ones."""
 _USUAL = {"model_name", "augmented", "prune_aware", "corpus", "masked_lm_weight", "output_weight"}
 """Settings that --help of actions with many shows, in addition to `most_used` and those that have other defaults."""
 
@@ -235,8 +237,10 @@ class CompressSettings(PretrainFlags, QuantizeSettings, FactorizeSettings, TuneS
         actions = [action for action in ORDER if action in (values.get("compression_actions") or ())]
         if everything or not actions:
             return set(cls.model_fields) - (_OF_ACTIONS - reads(actions or ORDER))
-        usual = _USUAL.union(cls.most_used, values)
-        return {"task"}.union(*(READS[name] if len(READS[name]) < 25 else READS[name] & usual for name in actions))
+        shown, usual = {"task"}, _USUAL.union(cls.most_used, values)
+        for action in actions:
+            shown |= READS[action] if len(READS[action]) < _MANY else READS[action] & usual
+        return shown
 
     def _uses(self) -> Uses:
         guided = ("teacher", "alpha", "min_confidence", *AlignSettings.model_fields)
@@ -268,8 +272,9 @@ def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of the student architecture and task, which YAML and flags override."""
     before: dict[str, Any] = {}
     paths = Workspace(values.get("workspace", default_root()))
-    if values.get("start_from") and (config := _saved(model_folder(paths, GENERAL, values["start_from"]))):
-        before = {"student_arch": config.arch, **config.student}
+    general = _saved(model_folder(paths, GENERAL, values["start_from"])) if values.get("start_from") else None
+    if general:
+        before = {"student_arch": general.arch, **general.student}
     if "pretrain" in (values.get("compression_actions") or ()):
         before = {"task": GENERAL, "student_arch": "transformer", "embedding_type": "wordpiece"}
     values = {**before, **values}
@@ -283,8 +288,10 @@ def defaults_for(values: dict[str, Any]) -> dict[str, Any]:
     usual = _at_batch_size(student_defaults(arch, task.pair), values)
     if values.get("recipe") == "thesis" and arch in THESIS_ARCHS:
         usual |= student_defaults(f"thesis/{arch}", task.pair)
-    usual |= {} if task.kind.has_distributions else {"loss": "mse"}
-    usual |= {"symmetric": task.symmetric} if values.get("pair_encoder", "compare") != "compare" else {}
+    if not task.kind.has_distributions:
+        usual["loss"] = "mse"
+    if values.get("pair_encoder", "compare") != "compare":
+        usual["symmetric"] = task.symmetric
     name = values.get("load_trained_model")
     config = _saved(model_folder(paths, task.models_task, name)) if name else None
     return usual | before | (_recipe(config) if config and config.kind == "student" else {})

@@ -224,8 +224,11 @@ class Shrink(Step):
     @classmethod
     def suffix(cls, settings: CompressSettings) -> str:
         """Return the suffix of a student's name; four digits of a hash stand for settings that `label` omits."""
-        groups = [settings.part(cls.group()), *([settings.part(TuneSettings)] if settings.tune_epochs else [])]
-        groups += [settings.part(AlignSettings).throughout()] if settings.aligns_tuning else []
+        groups: list[Settings] = [settings.part(cls.group())]
+        if settings.tune_epochs:
+            groups.append(settings.part(TuneSettings))
+        if settings.aligns_tuning:
+            groups.append(settings.part(AlignSettings).throughout())
         changed = [group.model_dump(mode="json", exclude_defaults=True) for group in groups]
         others = {key: value for values in changed for key, value in values.items() if key not in cls.named}
         return cls.label(settings) + (f"-{fingerprint(others)[:4]}" if others else "")

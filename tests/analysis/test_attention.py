@@ -56,10 +56,11 @@ def test_a_student_is_shown_next_to_its_teacher(student):
     assert titles[0] == "layer 1, head 1"
 
 
-@pytest.mark.parametrize(("layer_map", "layer"), [("uniform", 2), ("0", 1)])
+# With "1 0", the second of the student's layers was removed after it was distilled.
+@pytest.mark.parametrize(("layer_map", "layer"), [("uniform", 2), ("0", 1), ("1 0", 2)])
 def test_the_teachers_layers_are_those_of_the_layer_map(tmp_path, layer_map, layer):
     student = first_layers(roberta_teachers.write_teacher(tmp_path / "models/sst-2/two-layers"), 1)
-    actions = (Action(kind="distill", settings={"layer_map": [layer_map]}),)
+    actions = (Action(kind="distill", settings={"layer_map": layer_map.split()}),)
     config = read_config(student).model_copy(update={"actions": actions})
     theirs, own = attention_maps(student, config, ["a good film"], cpu=True)
     assert (theirs.layers, own.layers) == ([layer], [1])

@@ -33,7 +33,7 @@ SPLITS = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
 
 @pytest.fixture
 def report():
-    return make_report(TASK, {"train": TRAIN, "test": TEST}, SPLITS, {"validation": 3, "repeated": 0})
+    return make_report(TASK, {"train": TRAIN, "test": TEST}, SPLITS, {"validation": 3, "repeated": 0}, {})
 
 
 def test_counts_of_a_split(report):
@@ -52,20 +52,20 @@ def test_lengths_are_those_of_rows(report):
     assert part["words"] == {"5": 0, "50": 2, "95": 3, "99": 3, "max": 3}
     assert part["characters"]["max"] == len("one two three")
     long = split_of(*((" ".join(["w"] * n), 0) for n in range(1, 101)))
-    words = make_report(TASK, {}, {**SPLITS, "train": long}, {})["splits"]["train"]["words"]
+    words = make_report(TASK, {}, {**SPLITS, "train": long}, {}, {})["splits"]["train"]["words"]
     assert words == {"5": 5, "50": 50, "95": 95, "99": 99, "max": 100}
 
 
 def test_repeated_rows_without_a_label_contradict_nothing():
     split = split_of(("a", None), ("a", 0), ("a", None), ("a", 0))
-    part = make_report(TASK, {}, {**SPLITS, "train": split}, {})["splits"]["train"]
+    part = make_report(TASK, {}, {**SPLITS, "train": split}, {}, {})["splits"]["train"]
     assert (part["repeated"], part["contradictory"]) == (3, 0)
 
 
 def test_a_file_that_is_a_split_is_described_once(report):
     assert report["read"] == {}
     assert list(report["splits"]) == ["train", "validation", "test"]
-    carved = make_report(TASK, {"train": split_of(("a", 0)), "test": TEST}, SPLITS, {})
+    carved = make_report(TASK, {"train": split_of(("a", 0)), "test": TEST}, SPLITS, {}, {})
     assert list(carved["read"]) == ["train"]
 
 
@@ -87,7 +87,7 @@ def test_the_text_is_aligned_and_names_dropped_and_shared_rows(report):
 
 def test_scores_of_a_regression_have_no_balance():
     split = Split(["a", "b", "c"], None, np.float32([0.5, np.nan, 4]), np.arange(3), NUMBERS)
-    report = make_report(STARS, {}, {"train": split, "validation": split, "test": split}, {})
+    report = make_report(STARS, {}, {"train": split, "validation": split, "test": split}, {}, {})
     assert report["splits"]["train"]["labels"] == {"lowest": 0.5, "mean": 2.25, "highest": 4.0}
     assert report["splits"]["train"]["unlabelled"] == 1
     assert "highest" in as_text(report)
@@ -95,9 +95,9 @@ def test_scores_of_a_regression_have_no_balance():
 
 def test_many_labels_and_no_labels_are_shown_briefly():
     many = Task(name="m", labels=[f"label {i}" for i in range(50)], source={"files": {"all": "a.csv"}})
-    assert "... and 30 labels more" in as_text(make_report(many, {}, SPLITS, {}))
+    assert "... and 30 labels more" in as_text(make_report(many, {}, SPLITS, {}, {}))
     none = split_of(("a", None))
-    text = as_text(make_report(TASK, {}, dict.fromkeys(SPLITS, none), {}))
+    text = as_text(make_report(TASK, {}, dict.fromkeys(SPLITS, none), {}, {}))
     assert "glad" not in text
 
 

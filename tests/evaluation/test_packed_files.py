@@ -133,6 +133,9 @@ def test_a_model_of_the_workspace_comes_first(packed, monkeypatch, capsys):
             ask(packed, monkeypatch, capsys, model="tiny-bert")
         with pytest.raises(UserError, match=r"tiny-bert\.fwt: no such file; run: python compress\.py"):
             scored(packed, "tiny-bert", packed=True)
+        monkeypatch.setattr("common.installed.FROM_WHEEL", True)
+        with pytest.raises(UserError, match=r"tiny-bert\.fwt: no such file; run: featherweight compress --task"):
+            scored(packed, "tiny-bert", packed=True)
     finally:
         (folder / "tiny-bert.fwt").unlink()
 

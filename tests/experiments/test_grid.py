@@ -197,9 +197,12 @@ def test_of_several_bases_the_last_one_overrides(tmp_path):
     assert {settings_of(cell).epochs for cell in grid.cells} == {4}
 
 
-def test_a_file_that_is_its_own_base_is_refused(tmp_path):
+@pytest.mark.parametrize("folder", [".", "../grids"])
+def test_a_file_that_is_its_own_base_is_refused(tmp_path, folder):
+    tmp_path = tmp_path / "grids"
+    tmp_path.mkdir()
     for name, base in (("one", "two"), ("two", "one")):
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"base": f"{base}.yaml", "name": name}))
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"base": f"{folder}/{base}.yaml", "name": name}))
     with pytest.raises(UserError, match=r"one\.yaml: this file is its own base"):
         planned(tmp_path / "one.yaml")
 

@@ -73,7 +73,7 @@ def test_an_ensemble_is_scored_and_as_large_as_its_members(own):
 def test_an_ensemble_keeps_its_members_but_not_the_logits_of_a_name_that_means_another(own, encoder):
     before = score_of(own, "ensemble")["metrics"]
     finetune(tiny.finetune_settings(own, "sst-2", encoder, model_name="other", max_epochs=1, lr=0.02, force=True))
-    with pytest.raises(UserError, match=r"member other has been replaced; run finetune\.py --ensemble again"):
+    with pytest.raises(UserError, match=r"member other has been replaced; run python finetune\.py --ensemble again"):
         logits_of(own, "ensemble")
     assert score_of(own, "ensemble", force=True)["metrics"] == before
     with pytest.raises(UserError, match="--force to replace it"):

@@ -14,7 +14,10 @@ from common.data.tasks import load_task
 from common.errors import UserError
 from common.store.artifact import artifact_at
 from common.store.workspace import Workspace
+from common.teachers.finetune import finetune
 from common.teachers.logits import load_logits
+from common.teachers.logits_file import read_description
+from common.teachers.settings import FinetuneSettings
 from common.training.models import only_teacher, read_config
 from compression.augmentation.preprocess import preprocess
 from compression.augmentation.settings import PreprocessSettings
@@ -203,6 +206,21 @@ def test_an_imported_teacher_is_found_but_not_run(tmp_path):
         preprocess(tiny.prepare_settings(paths.root, task.argument, generate_loss=("test",)))
 
 
+def test_an_ensemble_of_imported_teachers_is_exported_without_sizes(tmp_path):
+    paths, task = prepared_task(tmp_path)
+    file = write(tmp_path / "a.csv", answers(paths, task, lambda i: GOOD))
+    for name in ("a", "b"):
+        imported(paths, task, file, name)
+    about = {"task": task.argument, "workspace": paths.root, "loadbar": False}
+    finetune(FinetuneSettings(**about, ensemble=("a", "b")))
+    whole = exported(paths, task, tmp_path / "both.parquet", "ensemble")
+    assert read_description(whole).sizes == {}
+    imported(paths, task, whole, "copy")
+    assert np.array_equal(load_logits(paths, task, "copy", "train"), load_logits(paths, task, "a", "train"))
+    with pytest.raises(UserError, match=r"^ensemble: its member a was imported as logits: there is no model to run"):
+        evaluate(EvaluateSettings(**about, model_name="ensemble", cpu=True))
+
+
 def test_the_same_file_gives_the_same_key_and_another_another(tmp_path):
     paths, task = prepared_task(tmp_path)
     file, keys = tmp_path / "a.csv", []
@@ -226,6 +244,11 @@ def test_augmented_rows_have_logits_too_and_a_student_learns_from_them(workspace
     about = tiny.small(student_arch="ffn", embedding_type="hash", epochs=1, teacher="copy")
     student = distill(tiny.compress_settings(task="sst-2", workspace=workspace, **about))
     assert read_config(student).teacher == "copy"
+
+
+def test_a_path_without_a_task_is_refused():
+    with pytest.raises(UserError, match=r"^--task is required$"):
+        parse_flags(PreprocessSettings, ["--generate-loss", "processed", "--logits-to", "a.parquet"], "test")
 
 
 @pytest.mark.parametrize(

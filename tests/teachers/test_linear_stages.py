@@ -1,5 +1,7 @@
 """Linear and frozen teachers as stages: saved, loaded, with out-of-fold logits of train, and with cached vectors."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tiny
@@ -86,6 +88,15 @@ def test_vectors_are_computed_once(fitted, encoder, monkeypatch):
     settings = {"arch": str(encoder), "frozen": True, "precision": "fp32", "seed": 7, "model_name": "other-seed"}
     build(fitted, **settings)
     logits(fitted, "other-seed")
+
+
+def test_a_head_of_a_changed_encoder_is_refused_by_name(prepared, encoder, tmp_path):
+    workspace = tiny.copy_workspace(prepared, tmp_path / "workspace")
+    changed = shutil.copytree(encoder, tmp_path / "changed")
+    build(workspace, arch=str(changed), frozen=True, precision="fp32")
+    (changed / "more.txt").write_text("another file")
+    with pytest.raises(UserError, match=r"^changed-frozen is a head of .*; run python finetune\.py again$"):
+        logits(workspace, "changed-frozen", "test")
 
 
 def test_a_damaged_cache_is_computed_again(encoder, tmp_path):

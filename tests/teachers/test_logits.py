@@ -17,6 +17,7 @@ from common.data.prepare import prepare
 from common.data.split import load_split
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.launch.launcher import Launcher
 from common.launch.shards import run_part
 from common.store.artifact import artifact_at, folder_of, read_manifest
 from common.store.workspace import Workspace
@@ -50,7 +51,8 @@ def loaded(paths):
 
 
 def generated(paths, precision="fp32", **given):
-    return generate(paths, SST, "tiny-bert", "train", precision, cpu=True, **given)
+    about = {"launcher": Launcher(), "cpu": True, "force": False, "folds": None, **given}
+    return generate(paths, SST, "tiny-bert", "train", precision, **about)
 
 
 def test_logits_are_the_teachers_row_by_row(prepared):

@@ -90,7 +90,8 @@ def read_any(
     if kind not in (*JOINED_SUFFIXES, ".jsonl", ".parquet"):
         raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
     if kind not in JOINED_SUFFIXES and (delimiter or not header):
-        raise UserError(f"{path}: {'--delimiter' if delimiter else '--no-header'} is for CSV and TSV files")
+        flag = "--delimiter" if delimiter else "--no-header"
+        raise UserError(f"{path}: {flag} is for CSV and TSV files")
     rng = np.random.default_rng(derive("fit", seed))
     with at_once():
         if kind == ".parquet":
@@ -183,9 +184,12 @@ def _records_in(text: str, table: records.Table) -> list[list[str]]:
 
 def _complete(rows: Iterable[list[str]], header: Sequence[str]) -> list[list[str]]:
     """Return the rows of the header's width, up to the first that is malformed."""
-    complete: list[list[str]] = []
+    complete = []
     with contextlib.suppress(csv.Error):
-        complete.extend(cells for row in rows if len(cells := of_width(row, header)) == len(header))
+        for row in rows:
+            cells = of_width(row, header)
+            if len(cells) == len(header):
+                complete.append(cells)
     return complete
 
 

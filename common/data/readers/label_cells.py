@@ -61,8 +61,10 @@ def _joined_by(path: Path) -> str | None:
 def _answer(cell: Any, several: bool, separator: str | None) -> tuple[str, ...] | str | None:
     """Return the label or labels in a cell, None if they are unknown."""
     if several:
-        labels = None if cell is None else tuple(dict.fromkeys(as_labels(cell, separator)))
-        if "" in (labels or ()):
+        if cell is None:
+            return None
+        labels = tuple(dict.fromkeys(as_labels(cell, separator)))
+        if "" in labels:
             raise UserError(f"an empty label ({str(cell)[:40]})")
         return labels
     if isinstance(cell, list):
@@ -110,7 +112,9 @@ def _neither(table: Table, row: int, column: str, word: str) -> UserError:
 def labels_of(row: Row) -> tuple[str, ...]:
     """Return the labels of a row; empty if they are unknown."""
     label = row[-1]
-    return label if isinstance(label, tuple) else () if label is None else (label,)
+    if label is None:
+        return ()
+    return label if isinstance(label, tuple) else (label,)
 
 
 def label_counts(rows: Iterable[Row]) -> Counter[str]:
@@ -144,9 +148,11 @@ def usual_labels(counts: Counter[str], where: str, kind: str = LABELS.name) -> t
             raise UserError(f"{where}: {only} is the only label; give a column with two, such as yes and no")
         raise UserError(f"{where}: every row has the label {only}; there is nothing to learn")
     kept = [name for name, count in counts.items() if count >= FEWEST_OF_LABEL]
-    if (different := len(kept if several else counts)) > MOST_LABELS:
+    different = len(kept) if several else len(counts)
+    if different > MOST_LABELS:
         raise UserError(f"{where} has {different:,} different values (labels: at most {MOST_LABELS}); is it an id?")
-    if several and (joined := [name for name in kept if JOINED_BY in name]):
+    joined = [name for name in kept if JOINED_BY in name]
+    if several and joined:
         raise UserError(f"{where}: label {joined[0][:80]!r} contains {JOINED_BY}, which joins labels in predictions")
     if len(kept) < 2:
         raise UserError(

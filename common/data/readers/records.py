@@ -42,6 +42,7 @@ _NAMED_DELIMITER = re.compile(r'"?sep=(.)"?\r?\n?')
 """Line with which Excel names the delimiter, before the header."""
 _ESCAPED_QUOTE = re.compile(r'\\"(?=[^"\t\r\n]|"(?:\t|\r?\n|$))')
 """R's form of a quote in a quoted cell of a TSV: with a backslash, not doubled."""
+_QUOTED = re.compile(r'".*"', re.DOTALL)
 _SPACE = re.compile(r"\s*")
 
 
@@ -188,8 +189,12 @@ def read_table(
     literal: whether quotes in a TSV are text, as in GLUE's files. Otherwise its cells are quoted if all of a column
     are. Cells without text at the end of a row may be too many, and those of columns without a name may be missing.
     """
-    start = list(_opening(lines, 2 if kind == ".csv" else 0 if literal else _EXAMINED))
-    if start and (named := _NAMED_DELIMITER.fullmatch(start[0][1])):
+    examined = 0 if literal else _EXAMINED
+    if kind == ".csv":
+        examined = 2
+    start = list(_opening(lines, examined))
+    named = _NAMED_DELIMITER.fullmatch(start[0][1]) if start else None
+    if named:
         delimiter, start = delimiter or named[1], start[1:]
     texts = [text for _, text in start]
     if kind == ".tsv":
@@ -213,7 +218,8 @@ def _opening(lines: Lines, records: int) -> Lines:
     for number, text in itertools.islice(lines, _EXAMINED if records else 0):
         yield number, text
         quotes += text.count('"')
-        records -= quotes % 2 == 0 and bool(text.strip())
+        if quotes % 2 == 0 and text.strip():  # a record ends here
+            records -= 1
         if not records:
             return
 
@@ -262,7 +268,7 @@ def _are_quoted(texts: Sequence[str]) -> bool:
     # Each record is one line.
     header, *rows = [text.rstrip("\r\n").split("\t") for text in texts if text.strip("\r\n")][: len(records)]
     columns = [header, *zip(*rows, strict=True)]
-    return any(len(cells) > 1 and all(len(c) > 1 and c[0] == c[-1] == '"' for c in cells) for cells in columns)
+    return any(len(cells) > 1 and all(_QUOTED.fullmatch(cell) for cell in cells) for cells in columns)
 
 
 def _cells(lines: Lines, where: str, form: Form) -> Iterator[tuple[int, list[str]]]:
@@ -296,11 +302,13 @@ def _checked(
     for line, row in rows:
         cells = of_width(row, names)
         if len(cells) != len(names):
-            hint = "no cell may hold a tab"
-            if form.quotes:
-                hint = f"a cell with a {'comma' if form.delimiter == ',' else 'delimiter'} in it needs quotes"
-            more = f" ({hint})" if len(cells) > len(names) else ""
-            raise UserError(f"{where} line {line}: expected {len(names)} columns, found {len(cells)}{more}")
+            hint = ""
+            if len(cells) > len(names):
+                delimiter = "comma" if form.delimiter == "," else "delimiter"
+                hint = (
+                    f" (a cell with a {delimiter} in it needs quotes)" if form.quotes else " (no cell may hold a tab)"
+                )
+            raise UserError(f"{where} line {line}: expected {len(names)} columns, found {len(cells)}{hint}")
         yield line, cells
 
 

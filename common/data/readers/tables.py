@@ -67,7 +67,9 @@ def _read_table(path: Path, task: Task, labelled: bool) -> Split:
     if suffix == ".txt" and task.pair:
         raise UserError(f"{path}: a .txt file has one sentence per line, but the task is on pairs of sentences")
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
-    columns, where = ({"sentence1": ""}, {}) if suffix == ".txt" else (names, task.source.where)
+    columns, where = names, task.source.where
+    if suffix == ".txt":
+        columns, where = {"sentence1": ""}, {}
     sentences: dict[str, list[str]] = {name: [] for name in columns if name != "label"}
     unknown = task.kind.unknown_labels(1, task.kind.shape(task))[0]
     read_label = _label_reader(task, unknown, task.label_separator if suffix in JOINED_SUFFIXES else None)
@@ -157,7 +159,8 @@ def _label_reader(task: Task, unknown: np.ndarray, separator: str | None) -> Cal
 
     def read(cell: Any) -> Any:
         if task.kind.in_lists:
-            missing, value = cell is None, None if cell is None else as_labels(cell, separator)
+            value = None if cell is None else as_labels(cell, separator)
+            missing = value is None
         else:
             value = as_label(cell)
             missing = not value and value not in task.values
@@ -184,7 +187,7 @@ def text_columns(path: Path, header: Sequence[str], task: Task) -> dict[str, str
     Raises UserError if a column is missing.
     """
     columns = {}
-    for field in ("sentence1", "sentence2")[: 1 + task.pair]:
+    for field in ("sentence1", "sentence2") if task.pair else ("sentence1",):
         expected = task.columns.get(field, field)
         names = [name for name in (expected, field) if name in header]
         if not names:

@@ -108,14 +108,15 @@ def load_into(
     """
     expected = model.state_dict()
     for name in sorted({*expected, *tensors}):
-        may_lack = not set(optional).isdisjoint(name.split("."))
-        fault = None
-        if name not in expected:
-            fault = None if may_lack else "is not part of it"
-        elif name not in tensors:
-            fault = None if may_lack or name.endswith(".version") else "is missing"
-        elif expected[name].shape != tensors[name].shape:
-            fault = f"has shape {list(tensors[name].shape)}, not {list(expected[name].shape)}"
+        if name in expected and name in tensors:
+            shape, needed = list(tensors[name].shape), list(expected[name].shape)
+            fault = f"has shape {shape}, not {needed}" if shape != needed else ""
+        elif not set(optional).isdisjoint(name.split(".")):
+            fault = ""
+        elif name in tensors:
+            fault = "is not part of it"
+        else:
+            fault = "" if name.endswith(".version") else "is missing"
         if fault:
             raise UserError(f"{source}: not a RoBERTa of this architecture: {name} {fault}")
     model.load_state_dict({**expected, **{name: tensors[name] for name in expected if name in tensors}})

@@ -1,4 +1,4 @@
-"""fairseq's RoBERTa as one of transformers: the same ids of pieces, and the same logits."""
+"""Conversion of fairseq's RoBERTa to that of transformers, with the same ids of pieces and the same logits."""
 
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from common.teachers.fairseq.sources import DICTIONARY_FILE, byte_pairs
 from common.teachers.huggingface.pretrained import quiet_transformers
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-"""Pieces that fairseq's dictionaries begin with; their files leave them out, and <mask>, the last one, too."""
+"""First pieces of fairseq's dictionaries; the files omit them, and also <mask>, the last piece."""
 PAD, UNKNOWN = 1, 3
-"""Rows of two of them."""
+"""Ids of <pad> and <unk>."""
 _ACTIVATIONS = {"gelu": "gelu", "gelu_accurate": "gelu_new", "relu": "relu", "tanh": "tanh"}
 """fairseq's activations -> transformers'."""
 _WORDS, _OUTPUT = "encoder.sentence_encoder.embed_tokens.weight", "encoder.lm_head.weight"
 _NORM_EPS = 1e-5
 """Epsilon of fairseq's layer norms, PyTorch's default."""
 _NEVER = -1e4
-"""Bias, in the masked-LM head, of pieces that fairseq's dictionary lacks."""
+"""Bias, in the masked-language-modelling head, of pieces that fairseq's dictionary lacks."""
 _NAMES = {
     "encoder.sentence_encoder.layers.": "roberta.encoder.layer.",
     "encoder.sentence_encoder.": "roberta.embeddings.",
@@ -108,7 +108,7 @@ def converted(
 
 
 def _renamed(tensors: dict[str, torch.Tensor], lacking: int) -> dict[str, torch.Tensor]:
-    """Return tensors with transformers' names. lacking: pieces without a row, which get copies of that of <unk>."""
+    """Return tensors with transformers' names. lacking: number of pieces without a row; they get copies of <unk>'s."""
     renamed = {}
     for name, tensor in tensors.items():
         if name in (_WORDS, _OUTPUT):

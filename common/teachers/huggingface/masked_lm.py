@@ -63,8 +63,11 @@ class HuggingFaceMaskedLM:
         )
         encoded = []
         for text, ids, offsets in zip(sentences, tokens["input_ids"], tokens["offset_mapping"], strict=True):
-            spans = [_trimmed(text, *span) for span in offsets]
-            encoded.append(Pieces(ids, [(0, 0) if i in self._special else s for i, s in zip(ids, spans, strict=True)]))
+            spans = [
+                (0, 0) if piece in self._special else _trimmed(text, *span)
+                for piece, span in zip(ids, offsets, strict=True)
+            ]
+            encoded.append(Pieces(ids, spans))
         return encoded
 
     def words(self) -> list[str]:
@@ -74,7 +77,8 @@ class HuggingFaceMaskedLM:
             words = [piece or "" for piece in pieces]  # parts of words begin with ##, which are not letters
         else:
             # Byte pairs and sentencepiece mark pieces that begin a word.
-            space = max("Ġ▁", key=lambda space: sum(piece.startswith(space) for piece in pieces if piece))
+            marks = {mark: sum(piece.startswith(mark) for piece in pieces if piece) for mark in "Ġ▁"}
+            space = max(marks, key=marks.get)
             plain = self.tokenizer.convert_tokens_to_string
             words = [plain([piece]).strip() if piece and piece.startswith(space) else "" for piece in pieces]
         return [word if word.isalpha() and i not in self._special else "" for i, word in enumerate(words)]

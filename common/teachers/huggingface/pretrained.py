@@ -54,8 +54,10 @@ def resolve(arch: str, downloads: Path | None = None) -> tuple[str, str]:
 
 
 def _check_hub(name: str) -> None:
-    """Raise UserError if a model is not in the hub's cache and the hub cannot be reached: its own client would retry
-    for a minute."""
+    """Raise UserError if a model is not in the hub's cache and the hub cannot be reached.
+
+    The hub's own client would retry for a minute.
+    """
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -124,7 +126,7 @@ def load_pretrained(
 
 @contextlib.contextmanager
 def files_below(folder: Path) -> Iterator[Path]:
-    """Give the folder of transformers' files below a model folder. Raises OSError if one cannot be written."""
+    """Yield the folder of transformers' files in a model folder. Raises OSError if one cannot be written."""
     try:
         yield folder / SUBFOLDER
     except Exception as error:

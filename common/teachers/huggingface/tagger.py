@@ -52,6 +52,13 @@ class HuggingFaceTagger(HuggingFaceTeacher):
 
 def _first_pieces(word_of_piece: list[int | None], count: int) -> list[int]:
     """Return the index of the first piece of each of `count` words. word_of_piece: None for special tokens."""
-    first = {word: i for i, word in reversed(list(enumerate(word_of_piece))) if word is not None}
-    before = min(1, max(0, len(word_of_piece) - 1))
-    return [before := first.get(word, before) for word in range(count)]
+    first: dict[int, int] = {}
+    for piece, word in enumerate(word_of_piece):
+        if word is not None:
+            first.setdefault(word, piece)
+    index = min(1, max(0, len(word_of_piece) - 1))  # after the special token, if there is another piece
+    indices = []
+    for word in range(count):
+        index = first.get(word, index)
+        indices.append(index)
+    return indices

@@ -201,10 +201,10 @@ def with_segments(tokens: Any, max_tokens: int) -> EncodedText:
 def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Attention | None) -> States:
     """Return hidden states, and attention if requested, of a transformers model called with `arguments`.
 
-    arguments: int64 [batch, length] each, among them attention_mask, which is 1 up to a text's last token, then 0.
-    attention: form to return; None: an empty list. States has the shapes of the result.
+    arguments: int64 [batch, length] each; attention_mask, one of them, is 1 up to a text's last token, then 0.
+    attention: form to return; None: an empty list. `States` has the shapes of the result.
 
-    The model is in evaluation mode; no gradients are kept. Raises UserError if it does not return its attention.
+    The model must be in evaluation mode; no gradients are kept. Raises UserError if it does not return its attention.
     """
     usual = model.config._attn_implementation
     if attention is not None:
@@ -215,12 +215,14 @@ def hidden_states(model: Any, arguments: dict[str, torch.Tensor], attention: Att
     finally:
         if attention is not None:
             model.set_attn_implementation(usual)
-    maps = output.attentions or () if attention else ()
-    if attention and (not maps or any(tensor is None or tensor.dim() != 4 for tensor in maps)):
-        raise _no_attention(model, attention, "its layers do not return them")
+    maps = []
+    if attention is not None:
+        maps = list(output.attentions or ())
+        if not maps or any(tensor is None or tensor.dim() != 4 for tensor in maps):
+            raise _no_attention(model, attention, "its layers do not return them")
     lengths = arguments["attention_mask"].sum(1)
-    hidden, heads = ([tensor.float() for tensor in some] for some in (output.hidden_states, maps))
-    return States(hidden, heads, lengths, output.get("logits"))
+    hidden = [tensor.float() for tensor in output.hidden_states]
+    return States(hidden, [tensor.float() for tensor in maps], lengths, output.get("logits"))
 
 
 def _return_attention(model: Any, attention: Attention) -> None:

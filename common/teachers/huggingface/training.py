@@ -52,10 +52,10 @@ def train(
     when the encoder cannot be loaded.
     """
     device = pick_device(context.cpu)
-    begun_with = context.work / "precision.json"
-    # `auto` does not change if the run resumes on other hardware.
-    chosen = best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic
-    precision: Precision = read_json(begun_with) if begun_with.exists() else chosen
+    precision: Precision = best_precision(device) if settings.arithmetic == "auto" else settings.arithmetic
+    precision_file = context.work / "precision.json"
+    if precision_file.exists():  # the run resumes, perhaps on other hardware, where `auto` is another precision
+        precision = read_json(precision_file)
     dtype = pick_dtype(precision, device)
     seed_everything(seed)
     teacher = teacher_class(task.kind)(
@@ -80,9 +80,14 @@ def train(
     guide = None if logits is None else torch.from_numpy(logits).to(device)
 
     def loss(rows: np.ndarray) -> torch.Tensor:
-        predicted, teacher_logits = teacher.forward(encoded, rows), None if guide is None else guide[rows]
         return combined(
-            task.kind, predicted, labels[rows], teacher_logits, guidance.alpha, guidance.loss, guidance.temperature
+            task.kind,
+            teacher.forward(encoded, rows),
+            labels[rows],
+            None if guide is None else guide[rows],
+            guidance.alpha,
+            guidance.loss,
+            guidance.temperature,
         )
 
     trained = [parameter for parameter in teacher.model.parameters() if parameter.requires_grad]
@@ -101,7 +106,7 @@ def train(
         stop_after=settings.stop_after,
         label=f"fine-tuning {context.name}",
     )
-    write_json(begun_with, precision)
+    write_json(precision_file, precision)
     history = fit(run)
     teacher.save(out)
     write_history(out, history)

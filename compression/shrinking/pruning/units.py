@@ -12,6 +12,7 @@ gradients.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ _BATCH = 16
 Gates = dict[nn.Module, torch.Tensor]
 """Layer -> a value for each of its units, [units]."""
 Layers = list[Recurrent | Linear]
-"""The layers of an encoder that have units: a recurrent one for each direction, a convolution's linear map, or none."""
+"""The layers of an encoder that have units: a recurrent layer per direction, a convolution's linear map, or none."""
 
 
 def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[str, int]:
@@ -76,8 +77,11 @@ def remove_units(student: Student, share: float, encoded: EncodedRows) -> dict[s
         units = to_keep(up)
         keep_rows(up, units)
         down.weight = take_columns(down.weight, units)
-    widths_left = {"encoder_hidden_dim": _units(layers[0])} if layers else {}
-    widths_left |= {"intermediate_dim": len(feed_forward[0][0].bias)} if feed_forward else {}
+    widths_left = {}
+    if layers:
+        widths_left["encoder_hidden_dim"] = _units(layers[0])
+    if feed_forward:
+        widths_left["intermediate_dim"] = len(feed_forward[0][0].bias)
     return {**widths_left, "cls_hidden_dim": len(first.bias)}
 
 
@@ -224,7 +228,7 @@ def importance(student: Student, encoded: EncodedRows, gradients: Callable[[], G
     generator = torch.Generator().manual_seed(0)
     rows = np.arange(len(encoded))
     student.eval()
-    for some in np.array_split(rows, -(-len(rows) // _BATCH)):
+    for some in np.array_split(rows, math.ceil(len(rows) / _BATCH)):
         student.zero_grad()
         batch = encoded.batch(some, torch.device("cpu"))
         logits = without_padding(student(batch), batch)

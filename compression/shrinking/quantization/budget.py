@@ -64,11 +64,10 @@ def options_of(
     encoded = encode_split(context.tokenizer, held_out.take(np.arange(min(ROWS, len(held_out)))))
     exact = student_logits(context.student, encoded, CPU, "sensitivity")
     options: Options = {name: [] for name in schemes}
-    pairs = [
-        (name, scheme)
-        for name, asked in schemes.items()
-        for scheme in ([asked] if name.split(".")[0] in fixed else _widths(asked))
-    ]
+    pairs = []
+    for name, asked in schemes.items():
+        tried = [asked] if name.split(".")[0] in fixed else _widths(asked)
+        pairs += [(name, scheme) for scheme in tried]
     for number, (name, scheme) in enumerate(pairs, 1):
         matrix = builder.quantized(name, scheme)
         replace_matrix(context.student, name, matrix)
@@ -82,7 +81,8 @@ def _widths(scheme: Scheme) -> list[Scheme]:
     """Return the scheme at every number of bits; of affine codes 8 bits, below which coded ones have less error."""
     if scheme.quantizer == "affine":
         return [dataclasses.replace(scheme, bits=8), *_widths(dataclasses.replace(scheme, quantizer="coded"))]
-    return [dataclasses.replace(scheme, bits=bits) for bits in (CODED_BITS if scheme.quantizer == "coded" else BITS)]
+    widths = CODED_BITS if scheme.quantizer == "coded" else BITS
+    return [dataclasses.replace(scheme, bits=bits) for bits in widths]
 
 
 def coded_size(matrix: Matrix) -> float:
@@ -242,5 +242,6 @@ def filled(setting: Setting, options: Options, room: Callable[[Setting], float])
             return setting
         _, name, scheme = max(better, key=lambda change: change[0])
         tried.add((name, scheme))
-        if room(wider := {**setting, name: scheme}) >= 0:
+        wider = {**setting, name: scheme}
+        if room(wider) >= 0:
             setting = wider

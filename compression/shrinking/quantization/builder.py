@@ -19,6 +19,7 @@ from torch import nn
 
 from common.store.files import fingerprint
 from common.training.loop import Callback
+from compression.distillation.pruning import is_update
 from compression.shrinking.quantization.scheme import Scheme, Setting
 from compression.shrinking.settings import QuantizeSettings
 from compression.shrinking.step import CompressionContext
@@ -77,7 +78,7 @@ class RangeUpdater(Callback):
 
     def step(self, before: float, after: float) -> None:
         """Update the ranges UPDATES times in all."""
-        if int(before * UPDATES) != int(after * UPDATES):
+        if is_update(before, after, UPDATES):
             for matrix in self.matrices:
                 matrix.update_ranges()
 
@@ -117,22 +118,25 @@ class StudentBuilder:
         context.history = None
         tune = tune and context.step.tuning is not None
         for name, scheme in setting.items():
-            matrix = (
-                FakeQuantized(self.weights[name], scheme, self.stochastic) if tune else self.quantized(name, scheme)
-            )
-            replace_matrix(student, name, matrix)
-        student.round_vectors(parts := {name.split(".")[0] for name in setting})
+            if tune:
+                replace_matrix(student, name, FakeQuantized(self.weights[name], scheme, self.stochastic))
+            else:
+                replace_matrix(student, name, self.quantized(name, scheme))
+        parts = {name.split(".")[0] for name in setting}
+        student.round_vectors(parts)
         if tune:
             dynamic = {part: how for part, how in self.inputs.items() if how == "dynamic"}
             round_inputs(student, dynamic, None)
             # A search trains several settings: each resumes its own training, not that of another.
-            key = fingerprint([context.running.key, {name: dataclasses.astuple(s) for name, s in setting.items()}])
+            schemes = {name: dataclasses.astuple(scheme) for name, scheme in setting.items()}
+            key = fingerprint([context.running.key, schemes])
             running = dataclasses.replace(context.running, key=key, work=context.running.work / key)
             context.tune(RangeUpdater(student), running=running)
             convert(student)
             student.round_vectors(parts)
         with torch.no_grad():
-            round_inputs(student, self.inputs, self._calibration() if "static" in self.inputs.values() else None)
+            calibration = self._calibration() if "static" in self.inputs.values() else None
+            round_inputs(student, self.inputs, calibration)
 
     def _calibration(self) -> torch.Tensor:
         """Return the classifier's inputs over the first --calibration-rows of the student's rows, [rows, width]."""

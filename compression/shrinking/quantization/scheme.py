@@ -59,7 +59,9 @@ class Scheme:
         if self._in_16_bits(weight):
             return {}
         ranges = QUANTIZERS[self.quantizer].function(self._groups(weight), self.levels, self.ranges)
-        return {name: t.T if self._granularity(weight) == "column" else t for name, t in ranges.items()}
+        if self._granularity(weight) == "column":
+            return {name: tensor.T for name, tensor in ranges.items()}
+        return ranges
 
     def code(self, weight: torch.Tensor, ranges: Ranges) -> Matrix:
         """Return the quantized matrix with ranges that `fit` found for these or other weights of the same shape."""

@@ -57,8 +57,8 @@ class PublishSettings(WorkspaceSettings):
     task: str | None = None
     """Task of the model; unset: the experiment's only one."""
     model: str | None = None
-    """Family of models, named as in tables of sizes ('BiLSTM, 12 KB'), whose best seed on validation is published; or the
-    name of a single model. Unset: the experiment's only family."""
+    """Family of models, named as in tables of sizes ('BiLSTM, 12 KB'), whose best seed on validation is published; or
+    the name of a single model. Unset: the experiment's only family."""
     zoo: Path = Path("zoo")
     """Folder of the zoo, with tasks.yaml."""
 

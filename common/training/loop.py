@@ -121,8 +121,8 @@ class _State:
 def fit(run: Run) -> list[dict[str, Any]]:
     """Train, then load the best epochs' weights into run.model. Returns one dict per epoch.
 
-    It has the epoch's number, loss, score and further figures, the seconds of training so far, the joules (if the
-    machine counts them), and whether its weights are kept.
+    It has the epoch's number, loss, score (None without validation) and further figures, the seconds of training so
+    far, the joules (if the machine counts them), and whether its weights are kept.
     Raises UserError if the loss is no longer a number, and KeyboardInterrupt on a request to stop, after the current
     step, whose state is saved.
     """
@@ -147,7 +147,8 @@ def _fit(run: Run) -> list[dict[str, Any]]:
             _save(run, state, best)
             raise
         progress = (state.epoch + 1) / run.epochs
-        log_metric("validation_score", score, state.total_steps)
+        if run.validate:
+            log_metric("validation_score", score, state.total_steps)
         log_metric("learning_rate", base_rates[0] * run.schedule(progress), state.total_steps)
         if not all(callback.eligible(progress) for callback in run.callbacks):
             state.best_epoch = state.epoch  # patience starts when weights may be chosen
@@ -155,7 +156,9 @@ def _fit(run: Run) -> list[dict[str, Any]]:
             if score > state.best_score:
                 state.best_score, state.best_epoch = score, state.epoch
             _keep(run, state, best, score)
-        record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": score}
+        # JSON has no NaN, the score of a run without validation.
+        known_score = None if math.isnan(score) else score
+        record = {"epoch": state.epoch, "loss": state.loss_sum / max(state.step, 1), "score": known_score}
         figures = run.figures()
         costs = {"seconds": round(state.seconds, 3)}
         if state.joules:

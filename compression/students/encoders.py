@@ -39,8 +39,8 @@ class BagEncoder(nn.Module):
 class BidirectionalEncoder(nn.Module):
     """Two LSTMs, GRUs or Elman RNNs (section 6.1.4; Tang et al., 2019); one reads each sentence from end to start.
 
-    Each direction's "last" state is the one that has read the whole sentence (seed fault 1), and since the reversal
-    stays within a sentence's own length, padding is only ever read after it.
+    Each direction's "last" state is the one that has read the whole sentence, and since the reversal stays within a
+    sentence's own length, padding is only ever read after it.
     """
 
     def __init__(self, spec: StudentSpec, dim: int | None = None) -> None:

@@ -35,6 +35,7 @@ def test_a_student_keeps_its_last_epoch(workspace):
     (folder,) = compressed(workspace, "distill", **WORDS, model_name="again", refit="chosen", epochs=3, patience=1)
     history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     assert [record["kept"] for record in history] == [False, False, True]
+    assert {record["score"] for record in history} == {None}
     config = read_config(folder)
     assert (config.select_on, config.learned_validation) == ("none", True)
     assert not read_config(chosen).learned_validation

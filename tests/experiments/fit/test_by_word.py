@@ -197,6 +197,16 @@ def test_questions_in_json_and_in_columns(tmp_path, unanswerable):
     } == answers
 
 
+def test_a_row_without_a_context_is_left_out_with_the_reason(tmp_path):
+    answers = {"text": ["me"], "answer_start": [7]}
+    rows = [{"question": f"who is {i} ?", "context": "it was me", "answers": answers} for i in range(60)]
+    rows[1]["context"] = None
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = contents(tmp_path / "a.jsonl")
+    assert len(read.values) == 59
+    assert read.notes == ("1 rows are left out (the first: row 2: no question or no context).",)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tags", "answers"])
 def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):

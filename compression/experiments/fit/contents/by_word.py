@@ -199,6 +199,8 @@ def _questions_of(table: Table) -> FileContents | None:
     for number, (question, context, cell) in enumerate(zip(*map(table.column, QUESTION_COLUMNS), strict=True), 1):
         try:
             texts = (as_sentence(question), as_sentence(context))
+            if not all(texts):
+                raise UserError("no question or no context")
             answers = {}
             if not is_missing(cell):
                 places = zip(cell["text"], cell["answer_start"], strict=True)

@@ -364,8 +364,8 @@ static void info(const Session *s) {
   static const char *const archs[] = {"ffn", "rnn", "bilstm", "conv", "transformer", "recursive", "gru"};
   static const char *const embeddings[] = {"bpe", "hash", "char", "wordpiece"};
   const fw_model *m = &s->model;
-  printf("name\t%.*s\ntask\t%.*s\n", (int)m->name.length, (const char *)m->name.bytes, (int)m->task.length,
-         (const char *)m->task.bytes);
+  if (m->name.length) printf("name\t%.*s\n", (int)m->name.length, (const char *)m->name.bytes); /* of older files */
+  printf("task\t%.*s\n", (int)m->task.length, (const char *)m->task.bytes);
   printf("reads\t%s\nanswers\t%s\n", m->pair ? "pairs of texts" : "texts",
          !m->labels      ? "a score"
          : m->tags       ? "a label for each word"

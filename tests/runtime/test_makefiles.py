@@ -73,7 +73,7 @@ def test_a_program_is_built_with_what_is_installed(tmp_path):
     subprocess.run([tmp_path / "p"], check=True, env=library, timeout=60)
     shutil.rmtree(tmp_path / "zoo")
     fwt = [tmp_path / "usr" / "bin" / "fwt", "info"]
-    assert subprocess.run([*fwt, "sst-2-12k"], check=True, capture_output=True).stdout.startswith(b"name\tsst-2-12k\n")
+    assert subprocess.run([*fwt, "sst-2-12k"], check=True, capture_output=True).stdout.startswith(b"task\tsst-2\n")
     zoo = tmp_path / "usr" / "share" / "featherweight"
     message = f"error: bc2gm: not a file, and not a model of the zoo; {zoo}: sst-2-12k\n"
     assert subprocess.run([*fwt, "bc2gm"], capture_output=True, text=True).stderr == message

@@ -93,9 +93,9 @@ def evaluation_inputs(paths: Workspace, task: Task, folder: Path, names: Sequenc
     """
     splits, config = find_splits(paths, task), read_config(folder)
     inputs = {"model": artifact_at(folder), "splits": splits}
-    labelled = read_manifest(splits.path).facts["labelled"]
     if config.imported:
         return inputs | {f"logits {name}": find_logits(paths, task, config.name, name) for name in names}
+    labelled = read_manifest(splits.path).facts["labelled"]
     if has_validation(task, config):
         names = (*names, "validation")
     for name in names:

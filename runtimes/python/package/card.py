@@ -64,7 +64,8 @@ def card(path: str) -> str:
     try:
         model = load(path)
         entry = find_card("sha256", hashlib.sha256(model.packed).hexdigest())
-        model.name = entry["name"] if entry else model.name
+        if entry:
+            model.name = entry["name"]  # the file may have been renamed
     except PackedError:
         entry = find_card("name", path)
         if entry is None or Path(path).exists():

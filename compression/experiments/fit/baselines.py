@@ -41,7 +41,8 @@ def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
             metrics, details = {}, f"{type(error).__name__}: {error}"[:200]
         took = round(time.perf_counter() - began, 1)
         if details:
-            say(f"[{stages.clock.used:.0f} s] {name}: {metrics or 'absent'} ({details})")
+            scores = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items()) or "absent"
+            say(f"[{stages.clock.used:.0f} s] {name}: {scores} ({details})")
             baselines.append(Baseline(name=name, metrics=metrics, details=details, seconds=took))
     return tuple(baselines)
 

@@ -45,7 +45,7 @@ def test_fasttext_has_a_model_of_each_label_too(topics, tmp_path, monkeypatch):
     assert metrics["f1_micro"] > 0.8
 
 
-def test_fasttext_may_choose_several_labels_or_none(topics, tmp_path, monkeypatch):
+def test_fasttext_may_choose_several_labels_or_none(topics, tmp_path, monkeypatch, capsys):
     """A program that chooses the labels 0 and 2, then none."""
     (tmp_path / "fasttext").write_text(
         "#!/bin/sh\n"
@@ -61,4 +61,5 @@ def test_fasttext_may_choose_several_labels_or_none(topics, tmp_path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     rows = Split(["One", "two"], None, np.array([[1, 0, 1, 0], [0, 0, 0, 0]], np.float32), np.arange(2), MULTILABEL)
     assert fasttext(tmp_path, topics, rows, rows, monkeypatch)["subset_accuracy"] == 1.0
+    assert "subset_accuracy 1.0000" in "".join(capsys.readouterr())
     assert sorted((tmp_path / "seen.txt").read_text().splitlines()) == ["__label__0 __label__2 one", "two"]

@@ -12,6 +12,7 @@ import numpy as np
 from common.data.split import Split, load_split
 from common.progress import say
 from common.stopping import at_once
+from common.tables import scores_text
 from common.teachers.linear import counts_parts
 from common.training.metrics import score
 from compression.experiments.fit.settings import Baseline
@@ -41,8 +42,7 @@ def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
             metrics, details = {}, f"{type(error).__name__}: {error}"[:200]
         took = round(time.perf_counter() - began, 1)
         if details:
-            scores = ", ".join(f"{metric} {value:.4f}" for metric, value in metrics.items()) or "absent"
-            say(f"[{stages.clock.used:.0f} s] {name}: {scores} ({details})")
+            say(f"[{stages.clock.used:.0f} s] {name}: {scores_text(metrics) or 'absent'} ({details})")
             baselines.append(Baseline(name=name, metrics=metrics, details=details, seconds=took))
     return tuple(baselines)
 

@@ -21,7 +21,7 @@ from common.store.artifact import points_to
 from common.store.files import read_json
 from common.store.processes import Process
 from common.store.store import Store
-from common.tables import text_table
+from common.tables import scores_text, text_table
 from compression.evaluation.rows import Row
 from compression.experiments.fit.page import write_fit_report
 from compression.experiments.fit.result import FitResult
@@ -284,6 +284,6 @@ def show_text(shown: dict[str, Any]) -> str:
     lines += [f"{key}: {shown[key]}" for key in ("error", "seconds", "host", "started") if shown.get(key) is not None]
     lines += [f"  {key} = {value}" for key, value in shown.get("settings", {}).items()]
     for row in shown["rows"]:
-        scores = ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items())
-        lines.append(f"{row['model']} on {row['split']}: {scores}; {row['bytes_gzip']:,} bytes gzipped")
+        size = f"{row['bytes_gzip']:,} bytes gzipped"
+        lines.append(f"{row['model']} on {row['split']}: {scores_text(row['metrics'])}; {size}")
     return "\n".join([*lines, "log:", *(f"  {line}" for line in shown["log"])])

@@ -171,7 +171,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path, task_of, cut):
 def test_a_long_sentence_is_cut_with_a_note(tmp_path, capsys):
     task = own_task(tmp_path, [("x" * MAX_CHARACTERS, NAMES[0]), ("y" * 2**20, NAMES[1])])
     assert list(map(len, read_source(tmp_path / "rows.csv", task).sentence1)) == [MAX_CHARACTERS] * 2
-    assert "rows.csv: 1 text is cut at 200,000 characters (is a quote not closed?)" in capsys.readouterr().err
+    assert "rows.csv: texts cut at 200,000 characters: 1 (is a quote not closed?)" in capsys.readouterr().err
 
 
 def glue_file(tmp_path, content):

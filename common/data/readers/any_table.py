@@ -67,7 +67,7 @@ def table_notes(table: Table, texts: Sequence[str]) -> list[str]:
     notes = [table.sampled] if table.sampled else []
     cells = itertools.chain.from_iterable(map(table.column, texts))
     if long := sum(isinstance(cell, str) and len(cell) > MAX_CHARACTERS for cell in cells):
-        notes.append(too_long(long).removesuffix("."))
+        notes.append(too_long(long))
     return [f"{table.path.name}: {note}." for note in notes]
 
 

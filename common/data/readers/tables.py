@@ -118,9 +118,8 @@ def place(kind: str, line: int) -> str:
 
 
 def too_long(count: int) -> str:
-    """Return a sentence on the number of texts that are cut."""
-    texts = "1 text is" if count == 1 else f"{count:,} texts are"
-    return f"{texts} cut at {MAX_CHARACTERS:,} characters (is a quote not closed?)."
+    """Return a note on the number of texts that are cut."""
+    return f"texts cut at {MAX_CHARACTERS:,} characters: {count:,} (is a quote not closed?)"
 
 
 def as_label(value: Any) -> str:

@@ -86,7 +86,7 @@ def test_a_conversion_is_noted(tmp_path, convert):
     read = contents(tmp_path / "a.txt")
     changed = sum(convert(tags) != tags for _, tags in TEXTS)
     assert read.values == EXPECTED
-    assert read.notes == (f"Tags of {changed} rows are converted to the IOB2 scheme (B-X begins each entity).",)
+    assert read.notes == (f"Rows whose tags are converted to the IOB2 scheme (B-X begins each entity): {changed}.",)
 
 
 def test_a_line_without_a_tag_costs_its_text(tmp_path):
@@ -94,7 +94,7 @@ def test_a_line_without_a_tag_costs_its_text(tmp_path):
     path.write_text("".join(as_iob(*text) for text in TEXTS) + "alone\n\n")
     read = contents(path)
     assert read.values == EXPECTED
-    assert "1 rows are left out (the first: " in read.notes[0]
+    assert "Rows left out: 1 (the first: " in read.notes[0]
     assert "expected a word and its tag, found 'alone'" in read.notes[0]
 
 
@@ -134,7 +134,7 @@ def test_a_row_with_other_numbers_of_words_and_tags_is_left_out(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     read = contents(tmp_path / "a.jsonl")
     assert read.values == EXPECTED
-    assert "1 rows are left out (the first: row 1: 2 words and 1 tags)." in read.notes
+    assert "Rows left out: 1 (the first: row 1: 2 words and 1 tags)." in read.notes
 
 
 def test_the_test_file_has_the_same_tags(tmp_path):
@@ -204,7 +204,7 @@ def test_a_row_without_a_context_is_left_out_with_the_reason(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     read = contents(tmp_path / "a.jsonl")
     assert len(read.values) == 59
-    assert read.notes == ("1 rows are left out (the first: row 2: no question or no context).",)
+    assert read.notes == ("Rows left out: 1 (the first: row 2: no question or no context).",)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
     what = detect(read_any(tmp_path / f"r.{suffix}", 1), FitSettings(file="x"))
     assert (what.texts, what.label, what.labels, what.range) == (("review",), "verdict", own_task.NAMES, None)
     assert what.values == [(text, label or None) for text, label in rows]
-    assert what.notes == ("15 rows have no label: they are only distilled on.",)
+    assert what.notes == ("Rows without a label, only distilled on: 15.",)
 
 
 def test_a_file_may_have_semicolons_and_json_of_numbers(tmp_path):

@@ -42,7 +42,7 @@ FILES = {
     "quoted-header.csv": ({"text": ("review (da, sv, no)",), "label": "verdict"}, 2, ""),
     "r-write-table.tsv": ({}, 2, ""),
     "space-after-comma.csv": (BOTH, 2, ""),
-    "text-nan.jsonl": (BOTH, 2, "rows without text are left out"),
+    "text-nan.jsonl": (BOTH, 2, "Rows without text, left out: "),
     "trailing-empty-columns.csv": ({"text": ("v2",), "label": "v1"}, 2, ""),
 }
 
@@ -239,7 +239,7 @@ def test_labels_that_look_alike_are_shown(tmp_path, labels):
 def test_rows_without_a_text_are_left_out(tmp_path, missing):
     objects = [{"text": missing if i % 7 == 0 else text, "label": label} for i, (text, label) in enumerate(ROWS)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in objects))
-    assert read(tmp_path / "a.jsonl", **BOTH).notes == ("18 rows without text are left out.",)
+    assert read(tmp_path / "a.jsonl", **BOTH).notes == ("Rows without text, left out: 18.",)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
@@ -251,7 +251,7 @@ def test_a_long_text_is_cut_with_a_note(tmp_path, suffix):
     (tmp_path / f"a.{suffix}").write_text(content)
     found = read(tmp_path / f"a.{suffix}", **BOTH)
     assert len(found.values) == len(rows)
-    assert found.notes == (f"a.{suffix}: 1 text is cut at 200,000 characters (is a quote not closed?).",)
+    assert found.notes == (f"a.{suffix}: texts cut at 200,000 characters: 1 (is a quote not closed?).",)
 
 
 UNREADABLE = [

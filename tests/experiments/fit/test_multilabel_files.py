@@ -55,10 +55,10 @@ def test_lists_of_labels_are_read_from_files_of_every_kind(tmp_path, suffix):
     assert what.labels == tuple(sorted(tiny_labels.LABELS))
     assert what.values == [(text, None if labels is None else tuple(labels)) for text, labels in rows]
     none = sum(labels == [] for _, labels in rows)
-    assert f"{none} rows have none of the labels." in what.notes
+    assert f"Rows with none of the labels: {none}." in what.notes
     joined = "Labels of a row are joined by | (--kind labels takes each text as one label)."
     assert (joined in what.notes) == (suffix in ("csv", "tsv"))
-    assert ("29 rows have no label: they are only distilled on." in what.notes) == (suffix in ("jsonl", "parquet"))
+    assert ("Rows without a label, only distilled on: 29." in what.notes) == (suffix in ("jsonl", "parquet"))
 
 
 def test_the_task_that_is_written_reads_back(tmp_path):
@@ -151,7 +151,7 @@ def test_columns_of_yes_and_no_are_a_label_each(tmp_path, name, yes, no):
     assert what.texts == ("review",)
     assert what.labels == ("billing", "bug", "login")
     assert [row[-1] for row in what.values] == expected
-    assert what.notes == (f"{expected.count(())} rows have none of the labels.",)
+    assert what.notes == (f"Rows with none of the labels: {expected.count(())}.",)
     assert "any number of 3 labels (label columns: billing, bug, login)" in in_words(what)
     task = write_task(tmp_path, "mine", what)
     assert read_source(tmp_path / "rows.parquet", task).labels.sum(0).tolist() == [34, 20, 50]
@@ -168,7 +168,7 @@ def test_a_row_without_a_word_for_yes_or_no_has_unknown_labels(tmp_path):
     with_columns(tmp_path / "a.csv", "1", "0", [(1, column, "") for column in range(3)])
     what = read_contents(FitSettings(file=tmp_path / "a.csv", label=COLUMNS))
     assert what.values[1][-1] is None
-    assert "1 rows have no label: they are only distilled on." in what.notes
+    assert "Rows without a label, only distilled on: 1." in what.notes
 
 
 @pytest.mark.parametrize("no", ["0", ""])

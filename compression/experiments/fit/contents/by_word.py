@@ -157,7 +157,7 @@ def _tagged(
         converted += in_scheme != list(tags)
         kept.append((" ".join(sentences), tuple(in_scheme)))
     if converted:
-        notes.append(f"Tags of {converted:,} rows are converted to the IOB2 scheme (B-X begins each entity).")
+        notes.append(f"Rows whose tags are converted to the IOB2 scheme (B-X begins each entity): {converted:,}.")
     return _contents(TAGS.name, (text,), kept, left_out, notes)
 
 
@@ -169,7 +169,7 @@ def _contents(
     rows: texts, then a tuple of tags, or of answers (start, end) in the context, None if they are unknown; left_out:
     the reason why each unusable row is left out.
     """
-    unusable = [f"{len(left_out):,} rows are left out (the first: {left_out[0]})."] if left_out else []
+    unusable = [f"Rows left out: {len(left_out):,} (the first: {left_out[0]})."] if left_out else []
     labels = tags_of(rows) if kind == TAGS.name else ()
     return FileContents(texts, kind, labels, rows, kind, notes=(*notes, *unusable))
 

@@ -118,7 +118,7 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"
         raise UserError(f"{table.path}: {rows_with}; fit needs {FEWEST_ROWS} or more")
     notes = [*table_notes(table, texts), *_list_notes(table, label, kind, settings.separator)]
-    notes += _count_notes(len(rows) - len(usable), "rows without text are left out.")
+    notes += _count_notes(len(rows) - len(usable), "Rows without text, left out")
     mark = decimal_mark(counts) if kind in ("auto", NUMBERS.name) else None
     plain = with_plain_numbers(usable, mark) if mark else usable
     labels, left_out = (), []
@@ -132,13 +132,13 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         notes += _label_notes(counts, left_out, kind, mark is not None)
         kind = LABELS.name if kind == "auto" else kind
     answers = [row[-1] for row in usable]
-    notes += _count_notes(answers.count(()), "rows have none of the labels.")
-    notes += _count_notes(answers.count(None), "rows have no label: they are only distilled on.")
+    notes += _count_notes(answers.count(()), "Rows with none of the labels")
+    notes += _count_notes(answers.count(None), "Rows without a label, only distilled on")
     return FileContents(texts, label, labels, usable, kind, mark or ".", tuple(left_out), tuple(notes))
 
 
 def _count_notes(count: int, what: str) -> list[str]:
-    return [f"{count:,} {what}"] if count else []
+    return [f"{what}: {count:,}."] if count else []
 
 
 def _list_notes(table: Table, label: str, kind: str, separator: str | None) -> list[str]:

@@ -63,7 +63,7 @@ def read_contents(settings: FitSettings) -> FileContents:
         contents = with_test(rows, contents, settings.test)
         notes = [*contents.notes, *table_notes(table, contents.texts)]
         if left_out := len(rows) - len(contents.test):
-            notes.append(f"{table.path.name}: {left_out:,} rows without a text or a usable label are left out.")
+            notes.append(f"{table.path.name}: rows without a text or a usable label, left out: {left_out:,}.")
         contents = dataclasses.replace(contents, notes=tuple(notes))
     if settings.reject and contents.kind != LABELS.name:
         raise UserError(f"--reject is for texts with one label each; {settings.file} is of kind {contents.kind}")

@@ -17,7 +17,7 @@ from typing import Any
 from common.cli import print_json, run_script
 from common.config import parse_flags
 from common.progress import show_bars
-from common.tables import human_bytes, text_table
+from common.tables import human_bytes, scores_text, text_table
 from compression.evaluation.evaluate import evaluate
 from compression.evaluation.probe import probe, probe_text
 from compression.evaluation.settings import EvaluateSettings
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _scores(row: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in row["metrics"].items()) or "no labels to score by"
+    return scores_text(row["metrics"]) or "no labels to score by"
 
 
 def _per_label(scores: list[dict[str, Any]]) -> str:

@@ -12,13 +12,11 @@ between its texts. Characters of a text after the first 200,000 are not read. On
 prompts.
 """
 
-import signal
 import sys
 
 from common.cli import run_script
 from common.config import parse_flags
 from common.progress import show_bars
-from common.stopping import SIGNALS
 from compression.inference.predict import PredictSettings, predict
 
 INTERRUPTED = 130
@@ -28,12 +26,9 @@ def main() -> None:
     """Parse flags and classify the input."""
     settings = parse_flags(PredictSettings, None, __doc__)
     show_bars(False)
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)  # nothing needs saving, so the first request stops
     try:
         predict(settings)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # nothing was saved to resume
         print("error: interrupted", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from card import Card
 from common.tables import human_bytes
@@ -26,9 +26,8 @@ that is trained on it is not settled; "use" assumes that it does.
 """
 
 
-def readme(cards: Iterable[Card]) -> str:
+def readme(cards: Sequence[Card]) -> str:
     """Return the text of zoo/README.md."""
-    cards = list(cards)
     lines = ["| name | answers | bytes | test | teacher |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(_cells(card))} |" for card in cards]
     tasks = {card.task: card for card in cards}

@@ -6,7 +6,7 @@ import dataclasses
 import html
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import Locator
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Okabe and Ito's palette, which is safe for colour-blind readers."""
@@ -60,6 +61,19 @@ def save_figure(
             figure.savefig(partial, format=name, dpi=_DPI, metadata=metadata.get(name, {}))
         paths.append(path)
     return paths
+
+
+def scores_by_size(axes: Axes, locator: Locator, text: Callable[[float], str]) -> None:
+    """Prepare axes for scores against sizes, on a logarithmic scale, with a pale grid. text: of a size at a tick."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: text(size)))
+    axes.grid(color="#e8e8e8", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def svg_markup(figure: Figure, prefix: str, titles: Mapping[str, str]) -> str:

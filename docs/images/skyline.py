@@ -11,13 +11,12 @@ from pathlib import Path
 sys.path.insert(1, str(Path(__file__).parents[2]))
 sys.path.insert(2, str(Path(__file__).parents[1] / "results"))
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 
 from archive import read_finished
 from common.tables import human_bytes
-from compression.analysis.pictures import save_figure
+from compression.analysis.pictures import save_figure, scores_by_size
 from merge import merged
 from overview import BLUE, GREY, ORANGE, PURPLE, Scored, overviews
 from size_table import LIMITS
@@ -64,9 +63,8 @@ def described(drawn: dict[str, Points]) -> str:
 def draw(drawn: dict[str, Points]) -> Figure:
     """Return the picture, for a width of 800 pixels."""
     figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.set_xscale("log")
+    scores_by_size(axes, LogLocator(), human_bytes)
     looks = {
         "ours": {"marker": "o", "color": BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
         "fasttext": {"marker": "^", "color": ORANGE, "linewidth": 1.5, "markersize": 8, "label": "fastText"},
@@ -104,17 +102,11 @@ def draw(drawn: dict[str, Points]) -> Figure:
             )
     axes.set_xlim(4e3, 1.2e9)
     axes.set_ylim(74.5, 96.5)
-    axes.xaxis.set_major_locator(LogLocator())
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
     axes.set_xlabel(
         "size of the file, logarithmic (packed file, all in; teacher and quoted: the weights)", fontsize=10.5
     )
     axes.set_ylabel("accuracy on SST-2, %", fontsize=11)
     axes.tick_params(labelsize=10.5)
-    axes.grid(color="#e8e8e8", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", fontsize=10, frameon=False)
     return figure
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.tables import human_bytes
+from compression.analysis.pictures import scores_by_size
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import metric_heading
@@ -165,13 +166,11 @@ def _average(shown: Sequence[Overview], column: Sequence[Entry]) -> Entry:
 
 def draw_overview(shown: Sequence[Overview]) -> Figure:
     """Return a figure with a panel for each task and metric: score against size."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = -(-len(shown) // _COLUMNS)
     size = _PANEL_INCHES[0] * min(_COLUMNS, len(shown)), _PANEL_INCHES[1] * rows + 0.4
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
     panels = list(figure.subplots(rows, min(_COLUMNS, len(shown)), squeeze=False).flat)
     for axes, overview in zip(panels, shown, strict=False):
         _draw_panel(axes, overview)
@@ -185,7 +184,7 @@ def draw_overview(shown: Sequence[Overview]) -> Figure:
 
 
 def _draw_panel(axes: Axes, overview: Overview) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator
 
     def plot(groups: dict[str, Scored], label: str, colour: str, marker: str) -> None:
         points = sorted((group.mean("bytes_packed") or 0.0, score) for group, score in groups.values())
@@ -209,16 +208,10 @@ def _draw_panel(axes: Axes, overview: Overview) -> None:
     if overview.teacher:
         line = {"color": GREY, "linestyle": "--", "linewidth": 1}
         axes.axhline(100 * overview.teacher[1].mean, label="the students' teacher", **line)
-    axes.set_xscale("log")
+    scores_by_size(axes, FixedLocator([1e4, 1e5, 1e6, 1e7]), human_bytes)
     axes.set_xlim(6e3, 8e7)
-    axes.xaxis.set_major_locator(FixedLocator([1e4, 1e5, 1e6, 1e7]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
     axes.set_title(f"{overview.task}, {metric_heading(overview.metric)}", loc="left", fontsize=9.5)
     axes.tick_params(labelsize=8.5)
-    axes.grid(color="#e8e8e8", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def described(shown: Sequence[Overview]) -> str:

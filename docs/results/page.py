@@ -100,7 +100,7 @@ class Page:
             raise UserError(f"{where}{error}") from error
 
     def overview(
-        self, tasks: Mapping[str, Sequence[str]], picture: str, metrics: Mapping[str, Sequence[str]] | None = None
+        self, tasks: Mapping[str, Sequence[str]], picture: str, metrics: Mapping[str, Sequence[str]] = {}
     ) -> str:
         """Return the table of all tasks' best students by size, and a picture of them.
 
@@ -108,7 +108,7 @@ class Page:
         """
         drawn: list[Overview] = []
         for task, names in tasks.items():
-            drawn += overviews(self._merged(names, task), (metrics or {}).get(task, ()))
+            drawn += overviews(self._merged(names, task), metrics.get(task, ()))
         shown = self._picture(picture, lambda: draw_overview(drawn), described(drawn), "Scores of all tasks by size")
         return f"{overview_table(drawn)}\n\n{shown}"
 

@@ -6,7 +6,7 @@ Teachers come first, then the size classes with our students, other libraries' m
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated
 
 import pydantic
@@ -96,8 +96,7 @@ def size_class(size: float, limits: Sequence[int] = LIMITS) -> str:
     return [*map(human_bytes, limits), LARGER][bisect.bisect_left(limits, size)]
 
 
-def _check_known(error: str, names: Iterable[str], known: Iterable[str]) -> None:
-    known = list(known)
+def _check_known(error: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise UserError(f"{error} {name!r}{nearest(name, known)} (there are: {', '.join(known)})")
@@ -107,12 +106,12 @@ def _weights(size: float | None) -> str | None:
     return None if size is None else f"{human_bytes(size)}, weights"
 
 
-def _target(targets: Mapping[str, float], means: Mapping[str, float] | None = None) -> str:
+def _target(targets: Mapping[str, float], means: Mapping[str, float] = {}) -> str:
     """Return '≥ 81.00: reached', or by how much the target is missed; for several metrics, each with its name."""
     texts = []
     for metric, goal in targets.items():
         text = f"{metric} ≥ {100 * goal:.2f}" if len(targets) > 1 else f"≥ {100 * goal:.2f}"
-        if means is not None and metric in means:
+        if metric in means:
             short = goal - means[metric]
             text += ": reached" if short <= 0 else f": missed by {100 * short:.2f}"
         texts.append(text)

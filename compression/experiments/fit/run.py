@@ -83,7 +83,7 @@ def run_fit(
     stages = Stages(settings, task, clock, state)
     recorded = {"fit": settings.effective(), "file": str(settings.file)}
     rows, result = record(name, folder / "sacred", recorded, lambda: _stages(stages, opening, folder))
-    labels = recorded_labels(settings.paths, {task.argument: None} if task.kind.has_classes else {})
+    labels = recorded_labels(settings.paths, {task.argument: None})
     ended = {"jobs": stages.done.jobs, "labels": labels, "summary": tuple(result.summary())}
     write_record(folder, experiment.model_copy(update=ended))
     write_results(folder / RESULTS_FILE, rows)

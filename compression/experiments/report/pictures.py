@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.tables import human_bytes, shortened
+from compression.analysis.pictures import scores_by_size
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import compared_text, metric_heading
 from compression.experiments.report.record import Quote
@@ -202,9 +203,14 @@ def point_id(panel: int, point: int) -> str:
 
 def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
     from matplotlib.patheffects import withStroke
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator
 
-    axes.set_xscale("log")
+    costs = [point.cost for point in panel.points]
+    span = max(costs) / min(costs)
+    marked = (1, 2, 3, 5, 7)  # of each power of ten
+    if span > 10:
+        marked = (1,) if span > 1000 else (1, 3)
+    scores_by_size(axes, LogLocator(subs=marked), functools.partial(cost_text, panel.cost))
     name = f"skyline: best up to a {'time' if panel.cost == MILLISECONDS else 'size'}"
     sizes, scores = zip(*(point.at for point in panel.best), strict=True)
     axes.plot(sizes, scores, label=name, drawstyle="steps-post", color=_GREEN, linewidth=1.8, zorder=2.5)
@@ -226,22 +232,11 @@ def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
         names = "\n".join(point.label for point in equal)  # the area above and to the left of a skyline is free
         around = [withStroke(linewidth=2, foreground="white")]  # no line crosses a label
         axes.annotate(names, at, (-3, 3), **_LABEL, path_effects=around)
-    costs = [point.cost for point in panel.points]
-    span = max(costs) / min(costs)
     axes.margins(0.12)
     axes.set_xlim(left=min(costs) / (2 * span**0.2))  # room for names, since no points are at the left
-    marked = (1, 2, 3, 5, 7)  # of each power of ten
-    if span > 10:
-        marked = (1,) if span > 1000 else (1, 3)
-    axes.xaxis.set_major_locator(LogLocator(subs=marked))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: cost_text(panel.cost, value)))
     axes.set_xlabel(_MEASURES[panel.cost])
     axes.set_ylabel(metric_heading(panel.metric))
     axes.set_title(panel.title, loc="left", fontsize=11, parse_math=False)
-    axes.grid(color="#e8e8e8", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(**_LEGEND)
 
 

@@ -4,7 +4,7 @@ Columns are those that the user names, or the only ones that look so.
 """
 
 import dataclasses
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +31,7 @@ from common.data.text import text_key, words_in
 from common.errors import UserError
 from common.kinds.registry import LABELS, MULTILABEL, NUMBERS
 from compression.experiments.fit.settings import FitSettings
+from compression.experiments.report.results import grouped
 from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
@@ -171,9 +172,7 @@ def _label_notes(counts: Counter[str], left_out: Sequence[str], kind: str, numbe
         joined = next(name for name in counts if separator in name)
         flags = f"--kind multilabel --separator {separator!r}"
         notes.append(f"Labels such as {joined[:80]!r} are taken as one ({flags} takes their parts as labels).")
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(counts):
-        groups[text_key(name).replace(" ", "")].append(name)
+    groups = grouped(sorted(counts), lambda name: text_key(name).replace(" ", ""))
     if alike := [", ".join(map(ascii, names)) for names in groups.values() if len(names) > 1]:
         shown = _first_five(alike, "; ")
         notes.append(

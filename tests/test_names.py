@@ -1,6 +1,7 @@
 """Names say what a thing is, and calls say what they pass: no place may do otherwise."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 
@@ -161,3 +162,16 @@ def j():
     assert [name for _, name in passed_with_stars(tree)] == ["about", "more"]
     assert sorted(name for _, name in vague_names(tree)) == ["about", "each", "found", "given", "own"]
     assert [name for _, name in needless_docstrings(tree)] == ["_h"]
+
+
+def test_messages_name_commands_as_they_are_typed():
+    """In a clone "python evaluate.py", from the wheel "featherweight evaluate": common.installed.typed knows which."""
+    by_hand = []
+    for path in (path for folder in ("common", "compression") for path in (tiny.ROOT / folder).glob("**/*.py")):
+        tree = ast.parse(path.read_bytes())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        for text in texts:
+            if id(text) not in docstrings and re.search(r"\bpython \w+\.py", text.value):
+                by_hand.append(f"{path.relative_to(tiny.ROOT)}:{text.lineno}")
+    assert not by_hand

@@ -11,6 +11,7 @@ import pydantic
 from common.config import Bytes, flag, nearest
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.installed import typed
 from common.store.settings import QuerySettings
 from common.tables import human_bytes
 from compression.evaluation.evaluate import saved_rows
@@ -139,7 +140,7 @@ def _students(settings: BestSettings) -> tuple[list[Row], list[str]]:
             rows += [{**row, "run": str(folder)} for row in scored]  # it may have been moved
             stale += not scored
     why_left_out = {
-        "without current scores: run evaluate.py for them": stale,
+        f"without current scores: run {typed('evaluate')} for them": stale,
         "whose weights were not selected on validation": on_test,
     }
     notes = [f"left out: {n} student{'s' * (n > 1)} {why}" for why, n in why_left_out.items() if n]

@@ -11,6 +11,7 @@ from common.config import nearest
 from common.data.split import task_file_of_data
 from common.data.tasks import Task, load_task
 from common.errors import UserError
+from common.installed import typed
 from common.kinds.registry import KINDS
 from common.store.settings import QuerySettings
 from common.training.models import ModelConfig
@@ -180,7 +181,7 @@ def _models(settings: CompareSettings, a: str, b: str, hint: str) -> list[list[R
         for config in configs:
             rows = saved_rows(settings.paths, task, settings.paths.model(task.models_task, config.name), config)
             if not rows:
-                command = f"python evaluate.py --task {task.argument} --model-name {config.name}"
+                command = f"{typed('evaluate')} --task {task.argument} --model-name {config.name}"
                 raise UserError(f"{config.name} has no scores of the current model on the current data; run: {command}")
             side += [row for row in rows if settings.split in (None, row["split"])]
     named = [config for configs in members for config in configs]

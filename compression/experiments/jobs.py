@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import pydantic
 from pydantic_core import to_jsonable_python
 
+from common import installed
 from common.config import (
     Settings,
     build,
@@ -286,7 +287,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
     """
     loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
-        raise UserError(f"{path} is a grid of runs: python experiment.py sweep {path}")
+        raise UserError(f"{path} is a grid of runs: {installed.typed('experiment')} sweep {path}")
     file = build(ChainFile, loaded)
     in_file = [(kind, with_task_path(path, values)) for job in file.jobs for kind, values in job.items()]
     kinds = [kind for kind, _ in in_file]

@@ -18,6 +18,7 @@ from common.config import build, flag, shown_default
 from common.data.task_use import check_no_overlap
 from common.data.tasks import Task
 from common.errors import UserError
+from common.installed import typed
 from common.store.workspace import Workspace
 from common.teachers.layers import has_layers, layer_tensors, layers_config
 from common.training.checkpoint import load_tensors
@@ -195,7 +196,7 @@ def find_general(paths: Workspace, name: str, arch: str, settings: StudentSettin
     config = read_config(folder)
     check_no_overlap(config.trained_on, task, paths)
     if config.stage != GENERAL:
-        raise UserError(f"--start-from {name}: not a general student; compress.py's pretrain trains one")
+        raise UserError(f"--start-from {name}: not a general student; {typed('compress')} pretrain trains one")
     if config.arch != arch:
         raise UserError(f"--start-from {config.name} is a {config.arch}: --student-arch {config.arch}")
     theirs, shared = build(StudentSettings, config.student), [*_GENERAL_SIZES, _DEPTH[config.arch]]

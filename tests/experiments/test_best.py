@@ -85,7 +85,7 @@ def test_validation_ranks_and_test_does_not(known):
 
     # Left out and counted: a student that was not evaluated, and one selected on test.
     assert ranking.notes == (
-        "left out: 1 student without current scores: run evaluate.py for them",
+        "left out: 1 student without current scores: run python evaluate.py for them",
         "left out: 1 student whose weights were not selected on validation",
     )
 

@@ -13,6 +13,7 @@ from common.choices import described, used_by
 from common.config import Settings, Uses, build, load_with_base, nearest, pairs
 from common.data.tasks import load_task
 from common.errors import UserError
+from common.installed import typed
 from common.launch.launcher import LAUNCHERS, Launcher
 from common.seeds import DEFAULT_SEED
 from common.store.settings import QuerySettings, StageSettings
@@ -189,7 +190,7 @@ def _read_file(path: Path) -> GridFile:
     """Return a grid file merged with its base. Raises UserError for errors that can be found before building cells."""
     loaded = load_with_base(path)
     if "jobs" in loaded:
-        raise UserError(f"{path} is a list of jobs: python experiment.py run {path}")
+        raise UserError(f"{path} is a list of jobs: {typed('experiment')} run {path}")
     file = build(GridFile, loaded)
     groups = [group for labels in file.axes.values() if isinstance(labels, dict) for group in labels.values()]
     for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):

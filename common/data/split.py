@@ -60,6 +60,10 @@ class Split:
         """Return one list of sentences, or two for pairs."""
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
+    def texts(self) -> list[str]:
+        """Return the sentences of all rows; for pairs, all first ones, then all second ones."""
+        return self.sentence1 + (self.sentence2 or [])
+
     @property
     def labelled(self) -> np.ndarray:
         """Which rows have a label (with several labels a row, a list of them, even an empty one), bool [n]."""

@@ -136,7 +136,7 @@ class TfIdf:
 
     def fit(self, train: Split) -> csr_matrix:
         """Count the words of train; return its features. Raises UserError if there are no words."""
-        texts = [text for column in train.sentences() for text in column]
+        texts = train.texts()
         if not counts_parts(texts):
             self.counters = self.counters[:1]
         try:

@@ -53,7 +53,7 @@ def _linear(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float]
         return {}, "" if stages.task.kind.by_word else "no time was left"
     rows = stages.run("baselines", "evaluate", model_name=LINEAR)
     counted = ["words", "pairs of words"]
-    if counts_parts([text for column in train.sentences() for text in column]):
+    if counts_parts(train.texts()):
         counted.append("characters")
     return rows[0]["metrics"], ", ".join(counted)
 

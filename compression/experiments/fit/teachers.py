@@ -102,7 +102,7 @@ class _Teachers:
         """
         settings, task = self.stages.settings, self.stages.task
         seconds = math.inf
-        texts = [text for column in self.train.sentences() for text in column]
+        texts = self.train.texts()
         linear_seconds = _linear_seconds(texts, task.outputs) * self.stages.clock.slowdown
         if not task.kind.by_word and linear_seconds < self.left(_STOPPED):
             self.build(LINEAR, arch="linear")

@@ -69,6 +69,10 @@ class Split:
         """Which rows have a label (with several labels a row, a list of them, even an empty one), bool [n]."""
         return self.kind.labelled(self.labels)
 
+    def labelled_rows(self) -> "Split":
+        """Return the rows that have a label."""
+        return self.take(np.flatnonzero(self.labelled))
+
     def with_choices(self, task: Task, logits: np.ndarray, labelled: np.ndarray) -> "Split":
         """Return the rows with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
         chosen = self.kind.choices(task, logits)[~labelled]

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-import numpy as np
 import pydantic
 
 from common.data.split import Split, read_split
@@ -170,4 +169,4 @@ def _labelled(inputs: Inputs, task: Task, name: str) -> Split:
         raise UserError(
             f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is imports a fine-tuned one"
         )
-    return split.take(np.flatnonzero(split.labelled))
+    return split.labelled_rows()

@@ -81,7 +81,7 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: str = "a
     """
     if vocab_size < 2:
         raise UserError(f"--vocab-size {vocab_size}: n-grams need at least 2, one of them for unknown words")
-    rows = rows.take(np.flatnonzero(rows.labelled))
+    rows = rows.labelled_rows()
     row_of_label, class_of_label = rows.kind.classes(rows.labels)
     if not len(row_of_label):
         raise UserError("--embedding-type ngrams: no training row has a label, by which n-grams are chosen")

@@ -27,7 +27,7 @@ _FASTTEXT = ["-wordNgrams", "2", "-bucket", "200000", "-epoch", "25", "-lr", "0.
 def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
     """Return the scores of the baselines on the test rows; a baseline that fails has its error as details."""
     test = load_split(stages.settings.paths, stages.task, "test")
-    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, test)]
+    labelled = [split.labelled_rows() for split in (train, test)]
     baselines = []
     for name, method in {"tf-idf with a linear model": _linear, "fastText": _fasttext}.items():
         began = time.perf_counter()

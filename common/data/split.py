@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.kinds.base import Kind
 from common.kinds.registry import KINDS, LABELS
 from common.reading import UTF_8, unreadable
-from common.store.artifact import Artifact, find, folder_of, read_manifest
+from common.store.artifact import Artifact, find, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
@@ -285,7 +285,7 @@ def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     method = "tinybert" if name == "tinybert" else f"METHOD --augmented {name}"
     command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)
-    if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
+    if read_manifest(rows.path).inputs["splits"] != splits.key:
         raise UserError(f"{rows.path}: the splits changed after these rows were augmented; {command}")
     return rows
 

@@ -22,7 +22,7 @@ from common.devices import Precision, pick_device, pick_dtype, threads
 from common.errors import UserError
 from common.installed import typed
 from common.progress import counter, say
-from common.store.artifact import find, folder_of, read_manifest
+from common.store.artifact import find, read_manifest
 from common.store.step import Inputs
 from common.teachers.guided import split_file
 from common.teachers.load import load_teacher
@@ -189,7 +189,7 @@ def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfi
     arguments = f"--task {settings.task} --compression-actions pack --load-trained-model {config.name}"
     command = f"{typed('compress')} {arguments}"
     packed = find(path, f"run: {command}")
-    if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
+    if read_manifest(packed.path).inputs["model"] != config.key:
         raise UserError(f"{path}: packed from another model than {config.name} is now; run: {command}")
     return load_packed(path, settings.runtime)
 

@@ -5,7 +5,6 @@ once. The mean of their log-probabilities is often better than an encoder that w
 time, a fine-tuned encoder joins.
 """
 
-import json
 import math
 import time
 
@@ -25,6 +24,7 @@ from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
+from common.training.models import read_history
 from compression.experiments.fit.contents.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE, VARIANTS
@@ -175,8 +175,7 @@ class _Teachers:
         except UserError as error:
             say(f"{FINE_TUNED}: {error}")
             return
-        history = settings.paths.model(task.name, FINE_TUNED) / "history.jsonl"
-        validated = max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())
+        validated = max(epoch["score"] for epoch in read_history(settings.paths.model(task.name, FINE_TUNED)))
         joins = not self.best or validated + 0.5 / np.sqrt(len(self.train)) > self.best_score
         self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
         if joins:

@@ -19,7 +19,7 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
-from common.teachers.finetune import backend
+from common.teachers.finetune import find_encoder
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
@@ -282,7 +282,7 @@ def _linear_seconds(texts: list[str], outputs: int) -> float:
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     """Return the estimated seconds in which the encoder reads all texts once; infinite if it cannot be loaded."""
     settings = stages.settings
-    source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
+    source, _ = find_encoder(settings.encoder, settings.paths.downloads())
     device = pick_device(settings.cpu)
     encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
     by_length = sorted(texts, key=len)

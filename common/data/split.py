@@ -43,6 +43,12 @@ class Split:
     source_rows: np.ndarray
     kind: Kind = LABELS
 
+    @classmethod
+    def of_texts(cls, rows: Sequence[Sequence[str]], kind: Kind = LABELS) -> "Split":
+        """Return rows without labels, for a model to answer. rows: one text each, or both of a pair; not empty."""
+        first, *second = map(list, zip(*rows, strict=True))
+        return cls(first, second[0] if second else None, np.full(len(first), -1), np.arange(len(first)), kind)
+
     def __len__(self) -> int:
         return len(self.sentence1)
 

@@ -22,9 +22,7 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
     predict, kind = load_predictor(folder, config.name, cpu), config.task_kind
 
     def logits(texts: Sentences) -> np.ndarray:
-        first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        no_labels = np.zeros(len(texts), np.int64)
-        return predict(Split(first, second[0] if second else None, no_labels, np.arange(len(texts)), kind))
+        return predict(Split.of_texts(texts, kind))
 
     task = task or task_file_of_data(paths, config.task) or config.task
     fitted = _fitted(paths, config)

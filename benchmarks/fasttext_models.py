@@ -122,7 +122,7 @@ class Bench:
         self.splits: dict[str, Split] = {}
         for name in ("validation", *task.test_splits):
             split = load_split(paths, task, name)
-            self.splits[name] = split.take(np.flatnonzero(split.labelled))
+            self.splits[name] = split.labelled_rows()
             text = "".join(f"{line}\n" for line in texts_of(self.splits[name]))
             (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 

@@ -57,7 +57,7 @@ OneOrMore = Annotated[
     tuple[T, ...], pydantic.BeforeValidator(lambda one: (one,) if isinstance(one, int | str) else one)
 ]
 """Type of a field with several values: a single one may stand by itself."""
-P = TypeVar("P", bound="Settings")
+S = TypeVar("S", bound="Settings")
 Uses = Iterator[tuple[object, Iterable[str], str]]
 """Groups of fields: whether they have an effect, their names, and the reason if not, such as 'without --augment'."""
 
@@ -90,12 +90,9 @@ class Settings(pydantic.BaseModel):
         groups = [group for cls in reversed(type(self).__mro__) if "_uses" in vars(cls) for group in cls._uses(self)]
         return {name: reason for used, names, reason in groups if not used for name in names}
 
-    def part(self, cls: type[P]) -> P:
+    def part(self, cls: type[S]) -> S:
         """Return the fields of a base class as settings of that class."""
         return cls(**{name: getattr(self, name) for name in cls.model_fields})
-
-
-S = TypeVar("S", bound=Settings)
 
 
 def build(cls: type[S], *layers: dict[str, Any], names_are: Callable[[str], str] = str) -> S:

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import hashlib
 import inspect
-import json
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -33,6 +32,7 @@ from common.progress import show_bars
 from common.stopping import graceful
 from common.store.files import files_in, whole_file
 from common.store.settings import StageSettings, WorkspaceSettings
+from common.training.models import read_history
 from compression.experiments.fit.settings import FitSettings
 from compression.experiments.jobs import Job, check_jobs, job_class
 
@@ -285,10 +285,7 @@ def _running() -> Iterator[None]:
 
 
 def _built(settings: Any, folder: Path) -> Built:
-    history = folder / "history.jsonl"
-    lines = history.read_text(encoding="utf-8").splitlines() if history.exists() else []
-    records = map(json.loads, lines)
-    kept = [record.get("score") for record in records if record.get("kept")]
+    kept = [record.get("score") for record in read_history(folder) if record.get("kept")]
     scores = {}
     if kept and None not in kept:
         metric = load_task(settings.task).all_metrics[0]

@@ -23,7 +23,7 @@ from common.config import CONFIG_DIR, build, load_yaml, nearest, parse_flags
 from common.data.split import load_split
 from common.data.tasks import Task, load_task
 from common.errors import UserError
-from common.store.artifact import folder_of, paths_of, read_manifest
+from common.store.artifact import paths_of, read_manifest
 from common.store.files import whole_file, write_json, write_text
 from common.store.settings import WorkspaceSettings
 from common.store.workspace import Workspace
@@ -201,7 +201,7 @@ def _training(paths: Workspace, task: Task, config: ModelConfig) -> Training:
         for name in names:
             logits = saved_logits(task, inputs[f"logits {name}"])[drawn[name]]
             counts[name] = int((task.kind.confidence(task, logits) >= settings.min_confidence).sum())
-    manifests = {name: read_manifest(folder_of(paths.augmented(task.name, name))) for name in names}
+    manifests = {name: read_manifest(paths.augmented(task.name, name)) for name in names}
     made = {
         name: {key: value for key, value in manifest.settings.items() if key not in ("seed", "method")}
         for name, manifest in manifests.items()

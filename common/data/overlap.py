@@ -17,6 +17,7 @@ import numpy as np
 from common.data.split import Split
 from common.data.tasks import Carve
 from common.data.text import near_key, text_key, words_in
+from common.kinds.ragged import offsets_of
 from common.seeds import derive
 
 # Shorter texts ("yes", "very good") recur by chance; dropping them would cost rows and prevent no leak.
@@ -150,7 +151,7 @@ def _runs(keys: list[str], ids: dict[str, int]) -> tuple[np.ndarray, np.ndarray]
         hashes = hashes * _FACTOR + flat[place : place + len(hashes)]
     ends = np.repeat(np.cumsum(lengths), lengths)[: len(hashes)]  # of the key in which each run begins
     counts = np.maximum(0, lengths - FEW_WORDS + 1)
-    return hashes[np.arange(len(hashes)) + FEW_WORDS <= ends], np.concatenate([[0], np.cumsum(counts)])
+    return hashes[np.arange(len(hashes)) + FEW_WORDS <= ends], offsets_of(counts)
 
 
 def whole_rows(keys: list[str]) -> list[int]:

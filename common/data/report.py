@@ -60,7 +60,7 @@ def _describe(task: Task, split: Split, keys: Keys) -> dict[str, Any]:
     repeated: rows whose text and label an earlier row has; contradictory: texts with more than one label (or list of
     labels).
     """
-    sentences = [text for column in split.sentences() for text in column]
+    sentences = split.texts()
     different = contradictions(split, keys)
     return {
         "rows": len(split),

@@ -18,7 +18,7 @@ from common.errors import UserError
 from common.kinds.base import Kind
 from common.kinds.registry import KINDS, LABELS
 from common.reading import UTF_8, unreadable
-from common.store.artifact import Artifact, find, folder_of, read_manifest
+from common.store.artifact import Artifact, find, read_manifest
 from common.store.files import read_json, whole_file
 from common.store.workspace import Workspace
 
@@ -43,6 +43,12 @@ class Split:
     source_rows: np.ndarray
     kind: Kind = LABELS
 
+    @classmethod
+    def of_texts(cls, rows: Sequence[Sequence[str]], kind: Kind = LABELS) -> "Split":
+        """Return rows without labels, for a model to answer. rows: one text each, or both of a pair; not empty."""
+        first, *second = map(list, zip(*rows, strict=True))
+        return cls(first, second[0] if second else None, np.full(len(first), -1), np.arange(len(first)), kind)
+
     def __len__(self) -> int:
         return len(self.sentence1)
 
@@ -60,10 +66,18 @@ class Split:
         """Return one list of sentences, or two for pairs."""
         return [self.sentence1] if self.sentence2 is None else [self.sentence1, self.sentence2]
 
+    def texts(self) -> list[str]:
+        """Return the sentences of all rows; for pairs, all first ones, then all second ones."""
+        return self.sentence1 + (self.sentence2 or [])
+
     @property
     def labelled(self) -> np.ndarray:
         """Which rows have a label (with several labels a row, a list of them, even an empty one), bool [n]."""
         return self.kind.labelled(self.labels)
+
+    def labelled_rows(self) -> "Split":
+        """Return the rows that have a label."""
+        return self.take(np.flatnonzero(self.labelled))
 
     def with_choices(self, task: Task, logits: np.ndarray, labelled: np.ndarray) -> "Split":
         """Return the rows with a teacher's choice for each row that is not labelled. labelled: bool [n]."""
@@ -277,7 +291,7 @@ def find_rows(paths: Workspace, task: Task, name: str) -> Artifact:
     method = "tinybert" if name == "tinybert" else f"METHOD --augmented {name}"
     command = f"run: {task.prepare_command} --augment {method}"
     rows = find(paths.augmented(task.name, name), command)
-    if read_manifest(folder_of(rows.path)).inputs["splits"] != splits.key:
+    if read_manifest(rows.path).inputs["splits"] != splits.key:
         raise UserError(f"{rows.path}: the splits changed after these rows were augmented; {command}")
     return rows
 

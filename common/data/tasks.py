@@ -11,6 +11,7 @@ from common.installed import typed
 from common.kinds.multilabel import JOINED_BY
 from common.kinds.registry import KINDS, LABELS, NamedKind
 from common.reading import UTF_8, Encoding
+from common.store.workspace import is_one_word
 
 TASK_DIR = CONFIG_DIR / "tasks"
 TASK_SUFFIXES = (".yaml", ".yml")
@@ -142,9 +143,7 @@ class Task(Settings):
     def _check_files(self) -> "Task":
         for field in ("name", "models_of"):
             name = getattr(self, field)
-            if name is not None and (
-                not name or name != Path(name).name or name.startswith(".") or not name.isprintable()
-            ):
+            if name is not None and not is_one_word(name):
                 raise ValueError(f"{field}: {name!r} is not a task name; a name is one word without slashes")
         known = ("all", "train", "validation", "test", "unlabelled", "other")
         for name in self.source.files:

@@ -255,11 +255,24 @@ class Kind:
         return 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
 
     def scores(self, task: Definition, labels: np.ndarray, chosen: np.ndarray, contexts: Contexts) -> dict[str, float]:
-        """Return the task's metrics by name; here those of classes.
+        """Return the task's metrics by name; here those of classes, or of several labels a row, 1 or 0, [n, labels].
 
-        labels: all known; chosen: as `choices` returns them.
+        labels: all known; chosen: as `choices` returns them. accuracy, f1 (of class 1; equation 6.9 of the thesis) and
+        f1_macro lie in [0, 1], matthews in [-1, 1], 0 if choices are constant. With several labels, f1_micro is over
+        all pairs of text and label, f1_macro is the mean of the labels' F1, and subset_accuracy is the share of texts
+        with exactly the right labels.
         """
-        return classification_scores(task, labels, chosen)
+        from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+        functions = {
+            "accuracy": lambda: accuracy_score(labels, chosen),
+            "f1": lambda: f1_score(labels, chosen, zero_division=0.0),
+            "f1_micro": lambda: f1_score(labels, chosen, average="micro", zero_division=0.0),
+            "f1_macro": lambda: f1_score(labels, chosen, average="macro", zero_division=0.0),
+            "subset_accuracy": lambda: accuracy_score(labels, chosen),  # share of exact matches
+            "matthews": lambda: matthews_corrcoef(labels, chosen),
+        }
+        return {name: float(functions[name]()) for name in task.all_metrics}
 
     def agreement(self, expected: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
         """Return how well a student's choices agree with a teacher's, by the name of the metric."""
@@ -373,23 +386,3 @@ def index_of(text: str, index: Mapping[str, int], what: str = "label") -> int:
 def shares(counts: Mapping[str, int], total: int) -> dict[str, Any]:
     """Return counts with their shares of a total, as the report has them."""
     return {name: {"rows": count, "share": round(count / max(1, total), 4)} for name, count in counts.items()}
-
-
-def classification_scores(task: Definition, labels: np.ndarray, chosen: np.ndarray) -> dict[str, float]:
-    """Return metrics of classes, int64 [n], or of several labels a row, 1 or 0, [n, labels].
-
-    accuracy, f1 (of class 1; equation 6.9 of the thesis) and f1_macro lie in [0, 1], matthews in [-1, 1], 0 if choices
-    are constant. With several labels, f1_micro is over all pairs of text and label, f1_macro is the mean of the labels'
-    F1, and subset_accuracy is the share of texts with exactly the right labels.
-    """
-    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-
-    functions = {
-        "accuracy": lambda: accuracy_score(labels, chosen),
-        "f1": lambda: f1_score(labels, chosen, zero_division=0.0),
-        "f1_micro": lambda: f1_score(labels, chosen, average="micro", zero_division=0.0),
-        "f1_macro": lambda: f1_score(labels, chosen, average="macro", zero_division=0.0),
-        "subset_accuracy": lambda: accuracy_score(labels, chosen),  # share of exact matches
-        "matthews": lambda: matthews_corrcoef(labels, chosen),
-    }
-    return {name: float(functions[name]()) for name in task.all_metrics}

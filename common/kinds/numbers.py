@@ -70,7 +70,7 @@ class Numbers(Kind):
             value = finite_numbers([cell])
             if not predicted and not low <= value[0] <= high:
                 raise UserError(f"{value[0]:g} is not a number from {low:g} to {high:g}")
-            return ((value - low) / (high - low)).astype(np.float32)
+            return self.targets(task, value)
 
         return read
 

@@ -56,7 +56,7 @@ class EncodedText:
     @classmethod
     def of(cls, texts: Sequence[np.ndarray]) -> EncodedText:
         """Return texts from the tokens of each, int32 [tokens, width]."""
-        return cls(np.concatenate(texts), offsets_of(np.array(list(map(len, texts)), np.int64)))
+        return cls(np.concatenate(texts), offsets_of(list(map(len, texts))))
 
     @classmethod
     def joined(cls, parts: Sequence[EncodedText]) -> EncodedText:
@@ -89,8 +89,8 @@ class EncodedText:
         return self.ids[index].astype(np.int64) * mask[..., None], lengths
 
 
-def offsets_of(lengths: np.ndarray) -> np.ndarray:
-    """Return where each text begins and the last one ends, int64 [n + 1]."""
+def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return where each text begins and the last one ends, int64 [n + 1]. lengths: of n texts."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 

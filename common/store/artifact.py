@@ -83,9 +83,9 @@ class Manifest(Settings):
     """Time of the build, in UTC."""
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Return the manifest in an artifact's folder. Raises UserError when it is missing or damaged."""
-    return build(Manifest, read_json(folder / MANIFEST))
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest of an artifact, by its folder or one of its files. Raises UserError if missing or damaged."""
+    return build(Manifest, read_json(folder_of(path) / MANIFEST))
 
 
 def find(alias: Path, missing: str) -> Artifact:

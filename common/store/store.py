@@ -113,7 +113,7 @@ class Store(Workspace):
         self._remove_replaced(link)
         folder = link.with_name(f"{key}.{uuid.uuid4().hex[:8]}")
         parent = inputs.get("parent")
-        before = read_manifest(folder_of(parent.path)).actions if parent else ()
+        before = read_manifest(parent.path).actions if parent else ()
         input_keys = {role: artifact.key for role, artifact in inputs.items()}
         with whole_folder(folder) as partial:
             write_json(partial / MANIFEST, {"inputs": input_keys})  # read by `clean`, which keeps them

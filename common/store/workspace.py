@@ -89,9 +89,14 @@ def workspace_of(artifact: Path) -> Workspace:
     return Workspace(artifact.resolve().parent.parent)
 
 
+def is_one_word(name: str) -> bool:
+    """Return whether a name can be that of a file or folder, however long it is."""
+    return name != "" and not name.startswith(".") and Path(name).name == name and name.isprintable()
+
+
 def one_word(name: str, kind: str) -> str:
     """Return the name if it can be that of a file or folder. Raises UserError otherwise. kind: for the message."""
-    if not name or name.startswith(".") or Path(name).name != name or not name.isprintable():
+    if not is_one_word(name):
         raise UserError(f"{name!r} is not a name for {kind}: a name is one word without slashes")
     if len(os.fsencode(name)) > _NAME_BYTES:
         raise UserError(f"{name[:20]}... is not a name for {kind}: it is longer than {_NAME_BYTES} bytes")

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from common.data.readers.records import as_sentence, kind_of
-from common.data.readers.tables import TABLES, as_label, column_names, place, read_rows, text_columns
+from common.data.readers.records import as_sentence
+from common.data.readers.tables import as_label, column_names, known_kind, place, read_rows, text_columns
 from common.data.split import Split
 from common.data.tasks import Task
 from common.data.text import normalise
 from common.errors import UserError
 from common.kinds.base import finite_numbers, index_of
 from common.kinds.ragged import padded
-from common.reading import regular_file
 from common.stopping import check
 
 _MOST_LOGIT = float(np.finfo(np.float16).max)
@@ -38,9 +37,7 @@ def read_answers(path: Path, task: Task, rows: Split, name: str, partial: bool =
     file cannot be read, if answers are not for the task's labels, not finite or not probabilities, if a text has
     different answers, or if a row has none.
     """
-    kind = kind_of(regular_file(path))
-    if kind not in TABLES:
-        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
+    kind = known_kind(path)
     header = column_names(path, kind)
     texts = list(text_columns(path, header, task).values())
     columns, read = answer_columns(path, header, task)

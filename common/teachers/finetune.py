@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-import numpy as np
 import pydantic
 
 from common.data.split import Split, read_split
@@ -131,7 +130,7 @@ def finetune(settings: FinetuneSettings) -> Path:
 def step_of(settings: FinetuneSettings) -> TeacherStep:
     """Return the step that trains a teacher from an encoder. Raises UserError if the encoder is missing."""
     task = load_task(settings.task)
-    source, arch = backend(settings.arch).resolve(settings.arch, settings.paths.downloads())
+    source, arch = find_encoder(settings.arch, settings.paths.downloads())
     if settings.frozen:
         check_kind(task)
         return Frozen(
@@ -158,9 +157,10 @@ def step_of(settings: FinetuneSettings) -> TeacherStep:
     return Assist(**dict(finetuned), guidance=settings.part(GuidanceSettings), teacher=settings.teacher)
 
 
-def backend(arch: str) -> ModuleType:
-    """Return the backend of an --arch."""
-    return fairseq_training if is_fairseq(arch) else huggingface_training
+def find_encoder(arch: str, downloads: Path) -> tuple[str, str]:
+    """Return the source of an --arch's weights, fetched if needed, and its short name. Raises UserError."""
+    backend = fairseq_training if is_fairseq(arch) else huggingface_training
+    return backend.resolve(arch, downloads)
 
 
 def _labelled(inputs: Inputs, task: Task, name: str) -> Split:
@@ -170,4 +170,4 @@ def _labelled(inputs: Inputs, task: Task, name: str) -> Split:
         raise UserError(
             f"task {task.name}: no row of {name} has a label to fine-tune on; --as-is imports a fine-tuned one"
         )
-    return split.take(np.flatnonzero(split.labelled))
+    return split.labelled_rows()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import zipfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,11 +97,10 @@ class FrozenVectors:
 
         Every text is read once: in pairs, many occur several times.
         """
-        columns = split.sentences()
-        texts = list(dict.fromkeys(itertools.chain(*columns)))
+        texts = list(dict.fromkeys(split.texts()))
         index = {text: number for number, text in enumerate(texts)}
         vectors = self.of(texts, advance).astype(np.float32)
-        return compared([vectors[[index[text] for text in column]] for column in columns])
+        return compared([vectors[[index[text] for text in column]] for column in split.sentences()])
 
     def of(self, texts: Sequence[str], advance: Advance = nothing) -> np.ndarray:
         """Return the vectors of texts, float16 [n, dim]."""

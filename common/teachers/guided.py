@@ -1,6 +1,5 @@
 """Rows that a model learns from: a share of train, augmented rows of these, and a teacher's answers to both."""
 
-import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def draw_rows(
     if validation:
         more = read_split(split_file(inputs, "validation"))
         split, rows["validation"] = concatenate(split, more), np.arange(len(more))
-    others = set(itertools.chain(*train.sentences())).difference(*split.sentences()) if share < 1 else set()
+    others = set(train.texts()).difference(split.texts()) if share < 1 else set()
     for name in augmented_rows(inputs):
         more = read_split(inputs[f"rows {name}"])
         chosen = rows_of_sources(more, kept)

@@ -136,7 +136,7 @@ class TfIdf:
 
     def fit(self, train: Split) -> csr_matrix:
         """Count the words of train; return its features. Raises UserError if there are no words."""
-        texts = [text for column in train.sentences() for text in column]
+        texts = train.texts()
         if not counts_parts(texts):
             self.counters = self.counters[:1]
         try:
@@ -253,7 +253,7 @@ def fitted(task: Task, train: Split, validation: Split, features: Features, seed
     Raises UserError for a task of tags or answers.
     """
     check_kind(task)
-    learned, held_out = (split.take(np.flatnonzero(split.labelled)) for split in (train, validation))
+    learned, held_out = train.labelled_rows(), validation.labelled_rows()
     with _few_passes():
         head = fit_head(task, features.fit(learned), learned.labels, features.strength, seed)
     if len(held_out):

@@ -20,7 +20,7 @@ from common.launch.launcher import Launcher
 from common.launch.shards import PartFunction, map_parts
 from common.progress import Advance
 from common.stopping import at_once
-from common.store.artifact import Artifact, artifact_at, find, folder_of, points_to, read_manifest
+from common.store.artifact import Artifact, artifact_at, find, points_to, read_manifest
 from common.store.step import Context, Inputs, Step
 from common.store.store import Store
 from common.store.workspace import Workspace
@@ -202,7 +202,7 @@ def find_logits(paths: Workspace, task: Task, teacher: str, rows: str) -> Artifa
     if folder.exists() and read_config(folder).imported:
         command += " --logits-from FILE"
     logits = find(file, f"run: {command}")
-    keys = read_manifest(folder_of(file)).inputs
+    keys = read_manifest(file).inputs
     if keys["rows"] != find_rows(paths, task, rows).key:
         raise UserError(f"{file}: the rows changed after these logits were computed; run again: {command}")
     if folder.exists():

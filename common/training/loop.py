@@ -6,7 +6,6 @@ A run that is killed and restarted gives the same bytes as an uninterrupted one:
 
 import dataclasses
 import functools
-import json
 import math
 import statistics
 import time
@@ -319,11 +318,6 @@ def epochs_done(state_file: Path) -> int:
 def trained_parameters(model: nn.Module) -> int:
     """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
-    """Write history.jsonl into a model's folder: one JSON object per epoch, one per line."""
-    (folder / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
 
 
 def linear_schedule(warmup: float) -> Callable[[float], float]:

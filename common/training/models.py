@@ -5,6 +5,7 @@ architecture); settings, inputs and actions record how it was built. This module
 """
 
 import difflib
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from common.store.workspace import Workspace, workspace_of
 WEIGHTS_FILE = "model.safetensors"
 ADAPTERS_FILE = "adapters.safetensors"
 """Replaces WEIGHTS_FILE for a teacher that consists of adapters and an encoder in another folder."""
+_HISTORY_FILE = "history.jsonl"
 NAMES_SHOWN = 8
 """How many models a message about a missing one lists, the most similar names first."""
 GENERAL = "general"
@@ -137,6 +139,17 @@ def read_config(folder: Path) -> ModelConfig:
         return build(ModelConfig, manifest.facts, {"name": folder.name, "key": manifest.key}, history)
     except UserError as error:
         raise UserError(f"{folder} is not a model: {error}") from error
+
+
+def write_history(folder: Path, history: list[dict[str, Any]]) -> None:
+    """Write history.jsonl into a model's folder: one JSON object per epoch, one per line."""
+    (folder / _HISTORY_FILE).write_text("".join(json.dumps(record) + "\n" for record in history), encoding="utf-8")
+
+
+def read_history(folder: Path) -> list[dict[str, Any]]:
+    """Return what `write_history` wrote into a model's folder; empty if its last action trained nothing."""
+    file = folder / _HISTORY_FILE
+    return list(map(json.loads, file.read_text(encoding="utf-8").splitlines())) if file.exists() else []
 
 
 def missing_model(folder: Path) -> str:

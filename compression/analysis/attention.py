@@ -56,8 +56,7 @@ def attention_maps(folder: Path, config: ModelConfig, texts: Sequence[str], cpu:
     if len(texts) != 1 + config.pair:
         reads = "two texts" if config.pair else "one text"
         raise UserError(f"--attention: {config.name} reads {reads}, not {len(texts)}")
-    first, *second = map(normalise, texts)
-    split = Split([first], second or None, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    split = Split.of_texts([list(map(normalise, texts))])
     if config.kind != "student":
         return [_of_teacher(folder, config.name, split, cpu)]
     maps = _of_student(folder, config, split, cpu)

@@ -125,7 +125,7 @@ def augment(
     only on (seed, row of train).
     held_out: near keys of texts that must not appear; advance: called with numbers of rows.
     """
-    texts = list(dict.fromkeys(text for sentences in rows.sentences() for text in sentences))
+    texts = list(dict.fromkeys(rows.texts()))
     advanced = 0
 
     def count(number: int) -> None:

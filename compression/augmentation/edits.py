@@ -116,7 +116,7 @@ def edited_rows(rows: Split, variants: int, least_words: int, seed: int) -> Iter
 
     One text of a pair is edited, drawn for each variant. Draws depend only on (seed, row) and the words of all rows.
     """
-    editor = Editor(text for column in rows.sentences() for text in column)
+    editor = Editor(rows.texts())
     for start in range(0, len(rows), ROW_GROUP_ROWS):
         sources: list[int] = []
         edited: list[tuple[str, ...]] = []

@@ -10,7 +10,7 @@ from common.config import Settings
 from common.data.split import read_labels
 from common.data.tasks import Task, load_task
 from common.progress import say
-from common.store.artifact import folder_of, points_to, read_manifest
+from common.store.artifact import points_to, read_manifest
 from common.store.workspace import Workspace
 
 
@@ -87,7 +87,7 @@ def recorded_labels(
             rows = paths.augmented(task.name, rows_name)
             logits = paths.logits(task.name, teacher or "*", rows_name)
             existing = list(logits.parent.parent.glob(f"{logits.parent.name}/{logits.name}"))
-            if len(existing) == 1 and points_to(rows, read_manifest(folder_of(existing[0])).inputs["rows"]):
+            if len(existing) == 1 and points_to(rows, read_manifest(existing[0]).inputs["rows"]):
                 shown = "augmented" if len(augmented) == 1 else f"augmented: {rows_name}"
                 shares.append(augmented_shares(task, existing[0], rows, shown))
     return tuple(shares)

@@ -143,7 +143,7 @@ def learned_and_held_out(count: int, size: int, overlap: int) -> tuple[np.ndarra
 def _read_rows(path: Path, seen: set[int]) -> Iterator[list[str]]:
     """Yield the distinct sentences of a split file, a row group at a time; `seen` has the hashes of those before."""
     for group in range(len(parts_of(path))):
-        texts = dict.fromkeys(itertools.chain(*read_row_group(path, group).sentences()))
+        texts = dict.fromkeys(read_row_group(path, group).texts())
         new = [text for text in texts if text and hash(text) not in seen]
         seen.update(map(hash, new))
         yield new

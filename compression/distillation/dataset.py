@@ -93,16 +93,16 @@ def held_out_rows(inputs: Inputs, task: Task, name: str) -> Split:
     """
     split = read_split(split_file(inputs, name))
     if split.labelled.any():
-        return split.take(np.flatnonzero(split.labelled))
+        return split.labelled_rows()
     if f"logits {name}" not in inputs:
         raise UserError(f"{task.name}: {name} has no labels, and no teacher is used to label it")
     return split.with_choices(task, saved_logits(task, inputs[f"logits {name}"]), split.labelled)
 
 
 def _labelled(train: Split, task: Task) -> Split:
-    rows = np.flatnonzero(train.labelled)
-    if not len(rows):
+    labelled = train.labelled_rows()
+    if not len(labelled):
         raise UserError(f"{task.name}: no row of train has a label; learn from a teacher (--alpha below 1)")
-    if len(rows) < len(train):
-        say(f"{len(train) - len(rows):,} rows without a label left out: no teacher is used")
-    return train.take(rows)
+    if len(labelled) < len(train):
+        say(f"{len(train) - len(labelled):,} rows without a label left out: no teacher is used")
+    return labelled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -264,9 +263,9 @@ class Distill(Step):
                     student.vocab_size,
                     student.embedding_dim,
                     student.bpe_source,
-                    sentences=list(itertools.chain(*rows.sentences())),
+                    sentences=rows.texts(),
                     folder=cache,
-                    for_vectors=list(itertools.chain(*train.sentences())),
+                    for_vectors=train.texts(),
                     with_vectors=init == "vectors",
                 )
             tokenizer = BpeTokenizer(model_file, student.max_tokens)

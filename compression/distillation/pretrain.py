@@ -30,9 +30,9 @@ from common.teachers.layers import as_bert, with_usual_names
 from common.teachers.step import encoder_at
 from common.training.batching import shuffled_batches, sorted_batches
 from common.training.checkpoint import save_tensors
-from common.training.loop import Run, fit, write_history
+from common.training.loop import Run, fit
 from common.training.losses import kl
-from common.training.models import GENERAL, WEIGHTS_FILE, tasks_seen
+from common.training.models import GENERAL, WEIGHTS_FILE, tasks_seen, write_history
 from compression.distillation.alignment import Aligner, AlignmentTeacher, check_alignment
 from compression.distillation.corpus import corpus_files, corpus_tasks, learned_and_held_out, read_corpus
 from compression.distillation.masking import Masked, MaskedStudent, at_chosen, mask

@@ -146,11 +146,9 @@ def _model(settings: EvaluateSettings, task: Task) -> tuple[Predictor, float]:
 
 def _answers(predict: Predictor, temperature: float, task: Task, texts: Sequence[tuple[str, ...]]) -> np.ndarray:
     """Return probabilities [texts, labels], or scores [texts, 1]."""
-    first, *second = map(list, zip(*texts, strict=True))
-    labels = task.kind.unknown_labels(len(first), task.kind.shape(task))
-    logits = predict(Split(first, second[0] if second else None, labels, np.arange(len(first)), task.kind))
+    logits = predict(Split.of_texts(texts, task.kind))
     if task.kind.is_scaled:
-        return task.kind.choices(task, logits).reshape(len(first), -1)
+        return task.kind.choices(task, logits).reshape(len(texts), -1)
     return to_probabilities(logits, temperature)
 
 

@@ -1,7 +1,6 @@
 """Rows of results.json: a model's scores, sizes and speed on the splits of a task."""
 
 import itertools
-import json
 import math
 import os
 import tempfile
@@ -22,14 +21,14 @@ from common.devices import Precision, pick_device, pick_dtype, threads
 from common.errors import UserError
 from common.installed import typed
 from common.progress import counter, say
-from common.store.artifact import find, folder_of, read_manifest
+from common.store.artifact import find, read_manifest
 from common.store.step import Inputs
 from common.teachers.guided import split_file
 from common.teachers.load import load_teacher
 from common.teachers.logits import saved_logits
 from common.training.calibration import DIGITS
 from common.training.metrics import agreement
-from common.training.models import ModelConfig, is_linear, members_of, read_config
+from common.training.models import ModelConfig, is_linear, members_of, read_config, read_history
 from compression.evaluation.models import has_validation, identity
 from compression.evaluation.packed import load_packed
 from compression.evaluation.packed_scores import fitted_fields, labelled_score, scored_threshold
@@ -69,7 +68,8 @@ def score_model(
     if packed:
         temperature = round(packed.temperature, DIGITS) if config.task_kind.has_probabilities else None
         threshold = scored_threshold(packed)
-    trained, rows = _last_epoch(inputs["model"]), []
+    history, rows = read_history(inputs["model"]), []
+    trained = history[-1] if history else {}
     for name in names:
         file = split_file(inputs, name)
         split = read_split(file, f"run: {task.prepare_command}")
@@ -189,7 +189,7 @@ def load_own_packed(settings: EvaluateSettings, folder: Path, config: ModelConfi
     arguments = f"--task {settings.task} --compression-actions pack --load-trained-model {config.name}"
     command = f"{typed('compress')} {arguments}"
     packed = find(path, f"run: {command}")
-    if read_manifest(folder_of(packed.path)).inputs["model"] != config.key:
+    if read_manifest(packed.path).inputs["model"] != config.key:
         raise UserError(f"{path}: packed from another model than {config.name} is now; run: {command}")
     return load_packed(path, settings.runtime)
 
@@ -210,14 +210,6 @@ def _metrics(
     if config.teacher is None:
         return {}
     return agreement(task, saved_logits(task, inputs[f"logits {name}"]), logits)
-
-
-def _last_epoch(folder: Path) -> dict[str, Any]:
-    """Return the record of the last epoch of the last action's training; empty if it trained nothing."""
-    history = folder / "history.jsonl"
-    if not history.exists():
-        return {}
-    return json.loads(history.read_text(encoding="utf-8").splitlines()[-1])
 
 
 def flops(predict: Predictor, split: Split) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from common.data.split import Split
+from common.launch.dispatch import import_path
 from common.progress import without_bars
 from compression.evaluation import timing
 from compression.evaluation.packed import Runtime, load_packed
@@ -18,7 +19,6 @@ from compression.runtime import native
 
 ROWS, ALONE = 1000, 100
 """Maximum number of rows answered together, and one by one."""
-_ROOT = Path(__file__).parents[2]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 Predictor = Callable[[Split], np.ndarray]
@@ -49,8 +49,7 @@ def packed_speed(path: Path, runtime: Runtime, split: Split, watts: float | None
     """
     load_packed(path, runtime)
     lines = [json.dumps(_texts(split.take(spread(split, most)))) for most in (ALONE, ROWS)]
-    environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, **dict.fromkeys(_THREADS, "1"), "PYTHONPATH": import_path()}
     library = [native.LIBRARY] if runtime == "c" else []
     command = [sys.executable, "-m", timing.__name__, str(path.resolve()), *library]
     # A new session, so that Ctrl-C does not reach this process: it ends within seconds, before the requested stop.

@@ -9,7 +9,7 @@ from common.data.split import Split, task_file_of_data
 from common.data.tasks import load_task
 from common.errors import UserError
 from common.kinds.base import ANSWERED_FROM
-from common.store.artifact import folder_of, read_manifest
+from common.store.artifact import read_manifest
 from common.store.workspace import Workspace
 from common.training.models import ModelConfig, read_config
 from compression.evaluation.scoring import load_predictor
@@ -22,9 +22,7 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
     predict, kind = load_predictor(folder, config.name, cpu), config.task_kind
 
     def logits(texts: Sentences) -> np.ndarray:
-        first, *second = (list(sentences) for sentences in zip(*texts, strict=True))
-        no_labels = np.zeros(len(texts), np.int64)
-        return predict(Split(first, second[0] if second else None, no_labels, np.arange(len(texts)), kind))
+        return predict(Split.of_texts(texts, kind))
 
     task = task or task_file_of_data(paths, config.task) or config.task
     fitted = _fitted(paths, config)
@@ -36,7 +34,7 @@ def load_saved(paths: Workspace, folder: Path, task: str | None, cpu: bool) -> C
 def _fitted(paths: Workspace, config: ModelConfig) -> dict[str, Any]:
     """Return temperature, threshold and --reject of a student's packed file; empty if missing or of another model."""
     try:
-        manifest = read_manifest(folder_of(paths.packed(config.task, config.name)))
+        manifest = read_manifest(paths.packed(config.task, config.name))
     except UserError:
         return {}
     return {**manifest.facts, **manifest.settings} if manifest.inputs["model"] == config.key else {}

@@ -8,8 +8,7 @@ import torch
 from common.config import build
 from common.errors import UserError
 from common.training.checkpoint import load_tensors, load_weights, save_tensors
-from common.training.loop import write_history
-from common.training.models import WEIGHTS_FILE, ModelConfig, read_config
+from common.training.models import WEIGHTS_FILE, ModelConfig, read_config, write_history
 from compression.students.embeddings import load_tokenizer
 from compression.students.layers import round_inputs
 from compression.students.settings import StudentSettings

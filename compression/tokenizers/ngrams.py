@@ -81,12 +81,12 @@ def choose_ngrams(rows: Split, vocab_size: int, max_tokens: int, kinds: str = "a
     """
     if vocab_size < 2:
         raise UserError(f"--vocab-size {vocab_size}: n-grams need at least 2, one of them for unknown words")
-    rows = rows.take(np.flatnonzero(rows.labelled))
+    rows = rows.labelled_rows()
     row_of_label, class_of_label = rows.kind.classes(rows.labels)
     if not len(row_of_label):
         raise UserError("--embedding-type ngrams: no training row has a label, by which n-grams are chosen")
     by_class = _marked(class_of_label, row_of_label, int(class_of_label.max()) + 1, len(rows))
-    words, word_of, text_of = _numbered(map(split_words, itertools.chain(*rows.sentences())))
+    words, word_of, text_of = _numbered(map(split_words, rows.texts()))
     row_of = text_of % len(rows)  # for pairs, second texts come after all first ones
     ngrams, of_words = _ngrams_of_words(words) if kinds == "all" else (words, None)
     follows = np.flatnonzero((text_of[1:] == text_of[:-1]) & (kinds != "words")) + 1  # places with a word before them

@@ -65,7 +65,7 @@ def principal_components(states: np.ndarray, dim: int) -> np.ndarray:
 def _states(pieces: Sequence[str], teacher: Path, cpu: bool) -> np.ndarray:
     """Return the states that the classifier reads, float32 [pieces, width]."""
     texts = [piece.replace(SPACE, " ").strip() for piece in pieces]
-    split = Split(texts, None, np.zeros(len(texts), np.int64), np.arange(len(texts)))
+    split = Split.of_texts([[text] for text in texts])
     token = int(read_config(teacher).task_kind.by_word)
     model = load_teacher(teacher, pick_device(cpu), torch.float32)
     states = []

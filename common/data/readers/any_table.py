@@ -22,12 +22,11 @@ from common.data.readers.records import (
     column_indices,
     csv_records,
     decoded,
-    kind_of,
     of_width,
     read_jsonl,
     read_lines,
 )
-from common.data.readers.tables import JOINED_SUFFIXES, TABLES, open_parquet, too_long
+from common.data.readers.tables import JOINED_SUFFIXES, known_kind, open_parquet, too_long
 from common.data.text import normalise
 from common.errors import UserError
 from common.reading import UTF_8, regular_file
@@ -86,9 +85,7 @@ def read_any(
     these have a header line, else columns are called 1, 2, ...; columns: those that are needed, if they are known;
     encoding: of text files. Raises UserError for a missing, damaged or empty file, or one of an unknown kind.
     """
-    size, kind = regular_file(path).stat().st_size, kind_of(path)
-    if kind not in (*JOINED_SUFFIXES, ".jsonl", ".parquet"):
-        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(TABLES)} (UTF-8)")
+    kind, size = known_kind(path), path.stat().st_size
     if kind not in JOINED_SUFFIXES and (delimiter or not header):
         flag = "--delimiter" if delimiter else "--no-header"
         raise UserError(f"{path}: {flag} is for CSV and TSV files")

@@ -61,9 +61,7 @@ def read_source(path: Path, task: Task, labelled: bool = True) -> Split:
 
 
 def _read_table(path: Path, task: Task, labelled: bool) -> Split:
-    suffix = kind_of(path)
-    if suffix not in SUFFIXES:
-        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(SUFFIXES)} (UTF-8)")
+    suffix = known_kind(path, SUFFIXES)
     if suffix == ".txt" and task.pair:
         raise UserError(f"{path}: a .txt file has one sentence per line, but the task is on pairs of sentences")
     names = {name: column for name, column in task.columns.items() if labelled or name != "label"}
@@ -110,6 +108,14 @@ READERS: dict[str, Callable[[Path, Task, bool], Split]] = {
     "questions": questions_split,
 }
 """Form of a kind's files -> function from a file, its task, and whether labels are read, to its rows."""
+
+
+def known_kind(path: Path, known: Sequence[str] = TABLES) -> str:
+    """Return a file's kind, as `kind_of`. Raises UserError if there is no such file, or if its kind is not known."""
+    kind = kind_of(regular_file(path))
+    if kind not in known:
+        raise UserError(f"{path}: unknown kind of file; save it as one of {', '.join(known)} (UTF-8)")
+    return kind
 
 
 def place(kind: str, line: int) -> str:

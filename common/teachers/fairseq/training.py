@@ -31,7 +31,7 @@ from common.teachers.fairseq.sources import resolve as resolve_source
 from common.teachers.huggingface.pretrained import save
 from common.teachers.huggingface.teacher import encoded_rows, head_settings
 from common.teachers.settings import TeacherTraining
-from common.training.loop import write_history
+from common.training.models import write_history
 
 SAVE_UPDATES = 500
 """Fewest updates between two checkpoints; a kill loses the updates since the last one."""

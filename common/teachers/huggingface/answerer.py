@@ -66,11 +66,7 @@ class HuggingFaceAnswerer(HuggingFaceTeacher):
                 parts = [_piece_spans(tokens, window) for window in np.flatnonzero(of_row == row)]
                 counts.append(len(parts))
                 words.append(_places(word_spans(context), parts))
-        lengths = np.array(list(map(len, words)), np.int64)
-        whole = np.concatenate(words) if words else np.zeros((0, 3), np.int32)
-        return EncodedQuestions(
-            EncodedText.joined(chunks), offsets_of(np.array(counts, np.int64)), EncodedText(whole, offsets_of(lengths))
-        )
+        return EncodedQuestions(EncodedText.joined(chunks), offsets_of(counts), EncodedText.of(words))
 
     def pieces(self, split: Split) -> EncodedText:
         """Return the word pieces and segment ids of single texts or pairs, cut at max_tokens."""

@@ -16,18 +16,10 @@ from common.teachers.huggingface import pretrained
 from common.teachers.huggingface.classes import teacher_class
 from common.teachers.settings import TeacherTraining
 from common.training.batching import shuffled_batches
-from common.training.loop import (
-    STATE_FILE,
-    Run,
-    eager,
-    fit,
-    linear_schedule,
-    over_rows,
-    trained_parameters,
-    write_history,
-)
+from common.training.loop import STATE_FILE, Run, eager, fit, linear_schedule, over_rows, trained_parameters
 from common.training.losses import combined
 from common.training.metrics import main_score
+from common.training.models import write_history
 from common.training.settings import LogitsSettings
 
 resolve = pretrained.resolve

@@ -27,7 +27,7 @@ _FASTTEXT = ["-wordNgrams", "2", "-bucket", "200000", "-epoch", "25", "-lr", "0.
 def score_baselines(stages: Stages, train: Split) -> tuple[Baseline, ...]:
     """Return the scores of the baselines on the test rows; a baseline that fails has its error as details."""
     test = load_split(stages.settings.paths, stages.task, "test")
-    labelled = [split.take(np.flatnonzero(split.labelled)) for split in (train, test)]
+    labelled = [split.labelled_rows() for split in (train, test)]
     baselines = []
     for name, method in {"tf-idf with a linear model": _linear, "fastText": _fasttext}.items():
         began = time.perf_counter()
@@ -53,7 +53,7 @@ def _linear(stages: Stages, train: Split, test: Split) -> tuple[dict[str, float]
         return {}, "" if stages.task.kind.by_word else "no time was left"
     rows = stages.run("baselines", "evaluate", model_name=LINEAR)
     counted = ["words", "pairs of words"]
-    if counts_parts([text for column in train.sentences() for text in column]):
+    if counts_parts(train.texts()):
         counted.append("characters")
     return rows[0]["metrics"], ", ".join(counted)
 

@@ -18,7 +18,7 @@ from common.progress import say, side_task
 from common.stopping import at_once
 from common.store.files import file_sha256
 from common.tables import text_table
-from common.teachers.finetune import backend
+from common.teachers.finetune import find_encoder
 from common.tracking import record
 from compression.augmentation.label_shift import recorded_labels
 from compression.evaluation.packed import load_packed
@@ -94,7 +94,7 @@ def run_fit(
 
 def _open(settings: FitSettings, contents: FileContents, folder: Path) -> Opening:
     """Write the task's rows and YAML file. Returns the opening. Raises UserError if the encoder is missing."""
-    backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
+    find_encoder(settings.encoder, settings.paths.downloads())
     notes = [*contents.notes]
     usable = len(contents.values)
     most = max(1000, int(_ROWS_A_SECOND[contents.kind] * settings.seconds))

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from common.data.split import load_split
@@ -78,7 +77,7 @@ class Search:
         """Seconds for all students."""
         paths = stages.settings.paths
         validation = load_split(paths, self.task, "validation")
-        self.held_out = validation.take(np.flatnonzero(validation.labelled))
+        self.held_out = validation.labelled_rows()
         train = load_split(paths, self.task, "train")
         self.rows = len(train)
         self.has_pairs = self.task.pair and not self.task.kind.by_word

@@ -5,7 +5,6 @@ once. The mean of their log-probabilities is often better than an encoder that w
 time, a fine-tuned encoder joins.
 """
 
-import json
 import math
 import time
 
@@ -20,11 +19,12 @@ from common.progress import say
 from common.stopping import OutOfTime, at_once
 from common.teachers.answers import read_answers
 from common.teachers.base import SCORING_BATCH
-from common.teachers.finetune import backend
+from common.teachers.finetune import find_encoder
 from common.teachers.frozen import FrozenEncoder
 from common.teachers.linear import counts_parts, temperature_of
 from common.teachers.logits import load_logits
 from common.training.metrics import main_score
+from common.training.models import read_history
 from compression.experiments.fit.contents.answers import ANSWERS_FILE, write_answers
 from compression.experiments.fit.stages import Stages
 from compression.experiments.fit.state import ANSWERS, FINE_TUNED, FROZEN, LINEAR, MEAN, UNSURE, VARIANTS
@@ -102,7 +102,7 @@ class _Teachers:
         """
         settings, task = self.stages.settings, self.stages.task
         seconds = math.inf
-        texts = [text for column in self.train.sentences() for text in column]
+        texts = self.train.texts()
         linear_seconds = _linear_seconds(texts, task.outputs) * self.stages.clock.slowdown
         if not task.kind.by_word and linear_seconds < self.left(_STOPPED):
             self.build(LINEAR, arch="linear")
@@ -175,8 +175,7 @@ class _Teachers:
         except UserError as error:
             say(f"{FINE_TUNED}: {error}")
             return
-        history = settings.paths.model(task.name, FINE_TUNED) / "history.jsonl"
-        validated = max(json.loads(line)["score"] for line in history.read_text(encoding="utf-8").splitlines())
+        validated = max(epoch["score"] for epoch in read_history(settings.paths.model(task.name, FINE_TUNED)))
         joins = not self.best or validated + 0.5 / np.sqrt(len(self.train)) > self.best_score
         self.scores.append(f"fine-tuned {100 * validated:.1f} on validation, {'joins' if joins else 'left out'}")
         if joins:
@@ -283,7 +282,7 @@ def _linear_seconds(texts: list[str], outputs: int) -> float:
 def _encoder_seconds(stages: Stages, texts: list[str]) -> float:
     """Return the estimated seconds in which the encoder reads all texts once; infinite if it cannot be loaded."""
     settings = stages.settings
-    source, _ = backend(settings.encoder).resolve(settings.encoder, settings.paths.downloads())
+    source, _ = find_encoder(settings.encoder, settings.paths.downloads())
     device = pick_device(settings.cpu)
     encoder = FrozenEncoder(source, device, pick_dtype(best_precision(device), device), _MAX_TOKENS)
     by_length = sorted(texts, key=len)

@@ -12,6 +12,7 @@ import torch
 from compression.analysis.pictures import Groups
 from compression.evaluation.weights import Weight
 from compression.packing import packed_sections
+from compression.packing.ans import stacked
 from compression.packing.header import ByteCounts, PackedSection
 from compression.runtime.entropy import CODE_BITS, CONSTANT, RAW, Array, frequencies
 from compression.runtime.header import Header
@@ -146,8 +147,5 @@ def _bits(array: Array) -> tuple[np.ndarray, str]:
     """Return the bits of each number of an array, float64 [count], and its coder. A constant is in the header."""
     if array.mode in (RAW, CONSTANT):
         return np.full(array.count, 8.0 if array.mode == RAW else 0.0), "stored"
-    tables = [frequencies(weights) for weights in array.weights]
-    by_symbol = np.full((len(tables), max(map(len, tables))), np.inf)
-    for row, table in zip(by_symbol, tables, strict=True):
-        row[: len(table)] = CODE_BITS - np.log2(np.maximum(table, 1))
-    return by_symbol[array.tables(), array.values], "rans"
+    tables = stacked([frequencies(weights) for weights in array.weights])
+    return CODE_BITS - np.log2(tables[array.tables(), array.values]), "rans"

@@ -60,7 +60,7 @@ class Pack(StudentFile):
             if self.reject is not None:
                 raise UserError(f"--reject: {config.name} has learned from validation's rows, which give the threshold")
             return inputs
-        if config.kind == "student" and (config.task_kind.has_probabilities or config.f1):
+        if config.task_kind.has_probabilities or config.f1:
             try:
                 inputs |= held_out_inputs(paths, self.task, "validation", config.teacher)
             except UserError as error:

@@ -79,13 +79,12 @@ class Factorize(Shrink):
     def _candidates(self, context: CompressionContext) -> dict[str, torch.Tensor]:
         """Return all matrices that could be factorized, by name. Raises UserError when there are none."""
         how, parent = self.factorize, context.parent.name
-        every = dict(matrices(context.student))
-        if not all(isinstance(matrix, Dense) for matrix in every.values()):
+        if context.parent.stage == "quantized":
             raise UserError(f"{parent} is quantized; factorize it before quantizing")
-        chosen = {stem: matrix for stem, matrix in every.items() if stem.split(".")[0] in how.factorize}
+        chosen = ((stem, matrix) for stem, matrix in matrices(context.student) if stem.split(".")[0] in how.factorize)
         candidates = {
             stem: matrix.value.detach()
-            for stem, matrix in chosen.items()
+            for stem, matrix in chosen
             if not stem.endswith((".left", ".right")) and stem != OUTPUT_LAYER and matrix.value.shape[1] > 1
         }
         if not candidates:

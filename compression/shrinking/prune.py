@@ -16,7 +16,6 @@ from compression.shrinking.settings import CompressSettings
 from compression.shrinking.step import CompressionContext, Shrink
 from compression.students.batch import EncodedRows
 from compression.students.scoring import encode_split
-from compression.students.weights import Dense, matrices
 from compression.tokenizers import PieceTokenizer
 
 _SAMPLE = 1024
@@ -54,7 +53,7 @@ class Prune(Shrink):
 
     def apply(self, context: CompressionContext) -> dict[str, Any]:
         """Prune a student. Returns the sparsity and sizes reached. Raises UserError for a quantized student."""
-        if not all(isinstance(matrix, Dense) for _, matrix in matrices(context.student)):
+        if context.parent.stage == "quantized":
             raise UserError(f"{context.parent.name} is quantized; prune it before quantizing")
         result: dict[str, Any] = {}
         if self.prune.prune_vocabulary:

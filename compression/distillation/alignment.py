@@ -27,8 +27,10 @@ from common.training.loop import Callback
 from compression.distillation.settings import AlignSettings
 from compression.distillation.state_losses import ATTENTION_LOSSES, HIDDEN_LOSSES, attention_score_mse
 from compression.students.batch import Batch, EncodedRows
+from compression.students.encoders import padding_mask
 from compression.students.init import choose_layers
 from compression.students.settings import StudentSettings
+from compression.students.student import at_indices
 from compression.students.transformer import Trace, framed
 from compression.tokenizers import Tokenizer
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary, teacher_vocabulary
@@ -118,7 +120,7 @@ class AlignmentTeacher:
         vectors = tuple((row.float(), length) for row, length in zip(rows, lengths, strict=True))
         ids, segments, joined = framed(vectors, self.special_tokens[:, None].float())
         self._check_length(ids.shape[1])  # a pair of texts of different rows may be longer than all rows
-        mask = torch.arange(ids.shape[1], device=joined.device) < joined[:, None]
+        mask = padding_mask(ids, joined)[..., 0]
         padding = self.model.config.pad_token_id or 0
         arguments = {"input_ids": ids[..., 0].long().where(mask, padding), "attention_mask": mask.long()}
         if self.model.config.to_dict().get("type_vocab_size", 0) > 1:
@@ -138,9 +140,6 @@ def _without(states: States, token: torch.Tensor, attention: Attention | None) -
     steps = torch.arange(states.hidden[0].shape[1] - 1, device=token.device)
     kept = steps + (steps >= token[:, None])  # [batch, length - 1]
 
-    def rows(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.gather(1, kept[..., None].expand(-1, -1, tensor.shape[2]))
-
     def joined(heads: torch.Tensor) -> torch.Tensor:
         batch, count, length, _ = heads.shape
         columns = [at[:, None, None, None].expand(batch, count, length, 1) for at in (token - 1, token)]
@@ -151,9 +150,9 @@ def _without(states: States, token: torch.Tensor, attention: Attention | None) -
 
     logits = states.logits
     if logits is not None and logits.dim() == 3:  # of a masked language model
-        logits = rows(logits)
-    hidden, attention_maps = list(map(rows, states.hidden)), list(map(joined, states.attention))
-    return States(hidden, attention_maps, states.lengths - 1, logits)
+        logits = at_indices(logits, kept)
+    hidden = [at_indices(layer, kept) for layer in states.hidden]
+    return States(hidden, list(map(joined, states.attention)), states.lengths - 1, logits)
 
 
 class Aligner(nn.Module, Callback):
@@ -201,7 +200,7 @@ class Aligner(nn.Module, Callback):
         [batch]; the parts' losses then add up to the batch's.
         """
         weights = self.settings
-        mask = torch.arange(int(trace.lengths.max()), device=trace.lengths.device) < trace.lengths[:, None]
+        mask = padding_mask(trace.hidden[0], trace.lengths)[..., 0]
         attention = trace.scores if self.compared == "scores" else trace.attention
         tokens = attended = 1.0
         if whole is not None:

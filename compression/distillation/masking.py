@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import nn
 
+from compression.students.encoders import padding_mask
 from compression.students.student import Student
 from compression.students.transformer import Trace
 from compression.tokenizers.teacher_vocabulary import TeacherVocabulary
@@ -47,8 +48,7 @@ def mask(ids: torch.Tensor, lengths: torch.Tensor, pieces: int) -> Masked:
     pieces: size of the vocabulary, from which replacements are drawn.
     """
     draws, kinds = torch.rand(2, *ids.shape[:2]).to(ids.device)
-    present = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-    chosen = present & (draws < MASKED)
+    chosen = padding_mask(ids, lengths)[..., 0] & (draws < MASKED)
     chosen[0, 0] |= ~chosen.any()
     others = torch.randint(pieces, ids.shape).to(ids.device)
     replaced = chosen & (kinds >= 0.8) & (kinds < 0.9)

@@ -29,7 +29,7 @@ from compression.inference.classifier import Classifier, Sentences, classifier_o
 from compression.inference.explain import leave_one_out
 from compression.inference.texts import Columns, Format, Row, chunks, format_of, read_texts
 from compression.inference.writers import Options, Writer, make_writer
-from compression.runtime import PACKED_SUFFIX, zoo_file, zoo_names
+from compression.runtime import zoo_file, zoo_names
 from compression.runtime.zoo import left_out
 
 CHUNK_CHARACTERS = 1_000_000
@@ -140,7 +140,7 @@ def load_classifier(
     for the C runtime without a packed file.
     """
     path = Path(model) if is_packed_file(model) else find_model(paths, model, task)
-    if path.suffix != PACKED_SUFFIX and not path.is_file():
+    if not is_packed_file(str(path)):
         if runtime != "numpy":
             raise UserError(f"--runtime {runtime} is for packed files; {model} is a saved model")
         # Imports PyTorch and pyarrow; packed files need neither.

@@ -32,7 +32,7 @@ def cached_tokens(cache: Path, tokenizer: Tokenizer, split: Split) -> EncodedRow
         identity.append(split.kind.name)
         columns.append("word_starts")
     folder = cache / fingerprint(identity)
-    max_tokens = tokenizer.max_tokens if split.kind.by_word and split.kind.always_pairs else None
+    max_tokens = tokenizer.max_tokens if split.kind.always_pairs else None
     with only_one(folder, "tokens of training rows", wait=True):
         cached = _read(folder, columns, max_tokens)
         if cached is not None:

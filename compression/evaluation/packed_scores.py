@@ -81,7 +81,7 @@ def packed_logits(model: Model, split: Split) -> np.ndarray:
     word.
     """
     logits = model.logits(list(zip(*split.sentences(), strict=True)) if model.pair else split.sentence1)
-    if split.sentence2 and split.kind.always_pairs and isinstance(model, Model) and model.plain_words:
+    if split.sentence2 and split.kind.always_pairs and model.plain_words:
         return of_present_words(logits, split.sentence2)
     return logits
 

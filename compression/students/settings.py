@@ -12,7 +12,6 @@ from common.config import CONFIG_DIR, Settings, Uses, load_yaml
 from compression.runtime.shapes import ALIGNING, ARCHS, EMBEDDINGS, POOLINGS, SHARES, TRANSFORMERS
 
 StudentArch = Literal[ARCHS]
-Share = Literal[SHARES]
 
 
 class StudentSettings(Settings):
@@ -42,7 +41,7 @@ class StudentSettings(Settings):
     """Attention heads (transformer, recursive); without --head-dim a divisor of the layers' width."""
     head_dim: int = pydantic.Field(0, ge=0)
     """Width of an attention head; 0: the layers' width divided by --heads (transformer, recursive)."""
-    share: Share = "none"
+    share: Literal[SHARES] = "none"
     """Part of a layer that all layers share, with the norm after it: attention or feed-forward, as in ALBERT
     (transformer). A recursive student shares both."""
     segments: bool = True

@@ -50,8 +50,7 @@ def _encode_words(tokenizer: Tokenizer, texts: list[list[str]], max_tokens: int)
     words = _encode(tokenizer, [tokenizer.word_format.format(word) for text in texts for word in text])
     row = np.repeat(np.arange(len(texts)), counts)  # text of each word
     lengths = np.bincount(row, words.lengths, len(texts)).astype(np.int64)
-    empty = tokenizer.encode([""]).ids[0]  # for a text without words
-    text = EncodedText.from_flat(words.ids, lengths, empty, max_tokens)
+    text = EncodedText.from_flat(words.ids, lengths, tokenizer.unknown, max_tokens)
     starts = words.offsets[:-1] - offsets_of(lengths)[row]
     starts = np.minimum(starts, text.lengths[row] - 1)
     return text, EncodedText(starts[:, None].astype(np.int32), offsets_of(counts))

@@ -75,7 +75,7 @@ class Exporter(Graph):
             joined = self._compare(*encoded) if config.pair else encoded[0]
         hidden = self.node("Relu", self.linear("classifier.0", joined))
         logits = self.linear("classifier.3", hidden)
-        return self.finish(config.name, "logits", logits, config.outputs, metadata(config))
+        return self.finish(config.name, logits, config.outputs, metadata(config))
 
     def _compare(self, *encoded: str) -> str:
         """Return the comparison of two vectors [batch, width], as in `compare`."""

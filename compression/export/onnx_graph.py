@@ -95,11 +95,11 @@ class Graph:
         self._nodes.append(self._onnx.helper.make_node(operator, inputs, names, name=stem, **attributes))
         return names[0]
 
-    def finish(self, name: str, output: str, value: str, width: int, metadata: dict[str, str]) -> onnx.ModelProto:
-        """Return the model with one float32 output [batch, width], checked by onnx's own checker."""
+    def finish(self, name: str, logits: str, width: int, metadata: dict[str, str]) -> onnx.ModelProto:
+        """Return the model with one float32 output, logits [batch, width], checked by onnx's own checker."""
         helper = self._onnx.helper
-        self._nodes.append(helper.make_node("Identity", [value], [output], name=output))
-        result = helper.make_tensor_value_info(output, self._onnx.TensorProto.FLOAT, ["batch", width])
+        self._nodes.append(helper.make_node("Identity", [logits], ["logits"], name="logits"))
+        result = helper.make_tensor_value_info("logits", self._onnx.TensorProto.FLOAT, ["batch", width])
         graph = helper.make_graph(self._nodes, name, self._inputs, [result], list(self._constants.values()))
         opset = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="featherweight")

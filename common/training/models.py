@@ -1,4 +1,4 @@
-"""Models in the store: their manifests, and the checks before a model is used.
+"""Models in the store: their manifests and histories, and the checks before a model is used.
 
 A model is an artifact with the alias models/<task>/<name>. The facts of its manifest describe it (kind, task, labels,
 architecture); settings, inputs and actions record how it was built. This module imports no PyTorch: --help reads it.

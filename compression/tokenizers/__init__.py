@@ -64,6 +64,10 @@ class PieceTokenizer(Tokenizer):
         raise NotImplementedError
 
     @property
+    def word_format(self) -> str:
+        return self.runtime.word_format
+
+    @property
     def vocab_size(self) -> int:
         """Rows of the embedding's table."""
         return len(self.pieces)

@@ -14,7 +14,6 @@ import numpy as np
 from common.errors import UserError
 from common.kinds.ragged import EncodedText
 from common.reading import regular_file
-from compression.runtime import BytePairs
 from compression.tokenizers import PieceTokenizer
 from compression.tokenizers.bpe_model import mark_unused, read_model
 
@@ -26,7 +25,6 @@ class BpeTokenizer(PieceTokenizer):
     """
 
     file = "bpe.model"
-    word_format = BytePairs.word_format
 
     def __init__(self, model: Path | bytes, max_tokens: int) -> None:
         """model: a file, or its bytes. Raises UserError when it is missing or not a BPE model that can be packed."""

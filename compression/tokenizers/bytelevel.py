@@ -33,7 +33,6 @@ class ByteLevelTokenizer(TeacherTokenizer):
     """
 
     file = "bytepairs.json"
-    word_format = ByteLevelPairs.word_format
 
     def __init__(self, merges: Sequence[str], unused: Collection[str], prefix: bool, max_tokens: int) -> None:
         """merges: pieces of two bytes or more in their order, in GPT-2's characters; unused: pieces without a row.

@@ -32,7 +32,6 @@ class NGramTokenizer(PieceTokenizer):
     """
 
     file = "ngrams.json"
-    word_format = NGrams.word_format
 
     def __init__(self, ngrams: Sequence[str], bits: int, max_tokens: int) -> None:
         """bits: of a fingerprint. Raises UserError if the n-grams are not sorted by fingerprints, which differ."""

@@ -18,7 +18,6 @@ class WordPieceTokenizer(TeacherTokenizer):
     """A vocabulary of word pieces, and whether text is lower-cased first."""
 
     file = "wordpieces.json"
-    word_format = WordPieces.word_format
 
     def __init__(self, pieces: list[str], lowercase: bool, max_tokens: int) -> None:
         """pieces: in the order of the embedding's rows, the unknown piece first."""

@@ -29,6 +29,8 @@ _BATCH_SIZES = ((2000, 32), (20_000, 64), (math.inf, 256))
 """Batch size of trainings with fewer rows."""
 _STEPS = 1500
 """Optimizer steps of a training, if there is time for them."""
+_FEWEST_STEPS = 200
+"""Those of the first bag, whatever time is left: they take seconds, and fewer teach it nothing."""
 _USUAL_EPOCHS = (15, 40)
 """Fewest and most epochs of a training, if there is time for them."""
 _FEWEST_EPOCHS = 6
@@ -133,9 +135,9 @@ class Search:
         """Return the number of epochs for which there must be time if a kind is to be tried."""
         if candidate.is_bag:
             ranked = self.ranked()
-            return _FEWER * ranked[0].epochs if ranked else 1
+            return _FEWER * ranked[0].epochs if ranked else self._epochs_of(candidate, _FEWEST_STEPS)
         if self.has_pairs:
-            return min(_FEWEST_EPOCHS, max(1, round(_STEPS / 2 / self._steps(candidate))))
+            return min(_FEWEST_EPOCHS, self._epochs_of(candidate, _STEPS // 2))
         return _FEWEST_EPOCHS
 
     def ranked(self) -> list[Trained]:
@@ -167,12 +169,13 @@ class Search:
     def _epoch_rows(self, candidate: Candidate) -> int:
         return self.rows * (1 + self.taught.variants if "augmented" in candidate.flags else 1)
 
-    def _steps(self, candidate: Candidate) -> int:
-        return math.ceil(self._epoch_rows(candidate) / self.batch_size)
+    def _epochs_of(self, candidate: Candidate, steps: int) -> int:
+        """Return the number of epochs, at least one, that have about as many optimizer steps."""
+        return max(1, round(steps / math.ceil(self._epoch_rows(candidate) / self.batch_size)))
 
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
-        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], round(_STEPS / self._steps(candidate))))
+        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], self._epochs_of(candidate, _STEPS)))
         arch = candidate.flags["student_arch"]
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
         slower = _SLOWER_PAIRS if self.has_pairs else _SLOWER
@@ -184,7 +187,7 @@ class Search:
     def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
         """Train a candidate in a share of the time left, and add it with its score to the trained ones.
 
-        must: train it for one epoch, whatever time is left.
+        must: train it for the fewest epochs, whatever time is left.
         """
         name = f"{candidate.student.replace(' ', '-')}-{self.max_bytes}-{len(self.trained) + 1}"
         student = self.state.decide(
@@ -197,7 +200,7 @@ class Search:
 
     def _distilled(self, name: str, candidate: Candidate, change: str, share: float, must: bool) -> Trained:
         """Return a candidate with its result, or with a note on why there is none. share, must: as in `_train`."""
-        epochs = 1 if must else self._epochs(candidate, share)
+        epochs = self._epochs_of(candidate, _FEWEST_STEPS) if must else self._epochs(candidate, share)
         student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
         if epochs < 1:
             return student.model_copy(update={"note": "no time left"})

@@ -68,6 +68,15 @@ def test_a_file_becomes_a_packed_file(tmp_path, encoder, short_fits):
 
 
 @pytest.mark.slow
+def test_a_fit_that_is_out_of_time_before_its_first_student_teaches_it_something(tmp_path, encoder):
+    """On a busy machine it learned for one epoch, and was worse than always the same label."""
+    result = fit(settings(tmp_path, own_task.labelled_rows(300), encoder, minutes=0.01))
+    assert result.teacher.startswith("none")
+    assert len(result.tried) == 1
+    assert result.metrics["accuracy"] > 0.8
+
+
+@pytest.mark.slow
 def test_a_text_may_have_several_labels(tmp_path, encoder, short_fits):
     """The commands at the end answer when pasted. A busy machine has no time for a good student."""
     tiny_labels.write_rows(tmp_path / "topics.jsonl", tiny_labels.labelled(200))

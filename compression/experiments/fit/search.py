@@ -171,7 +171,8 @@ class Search:
 
     def _epochs_of(self, candidate: Candidate, steps: int) -> int:
         """Return the number of epochs, at least one, that have about as many optimizer steps."""
-        return max(1, round(steps / math.ceil(self._epoch_rows(candidate) / self.batch_size)))
+        steps_of_one = math.ceil(self._epoch_rows(candidate) / self.batch_size)
+        return max(1, round(steps / steps_of_one))
 
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""

@@ -135,7 +135,7 @@ class Search:
         """Return the number of epochs for which there must be time if a kind is to be tried."""
         if candidate.is_bag:
             ranked = self.ranked()
-            return _FEWER * ranked[0].epochs if ranked else self._epochs_of(candidate, _FEWEST_STEPS)
+            return _FEWER * ranked[0].epochs if ranked else self._first_epochs(candidate)
         if self.has_pairs:
             return min(_FEWEST_EPOCHS, self._epochs_of(candidate, _STEPS // 2))
         return _FEWEST_EPOCHS
@@ -174,16 +174,25 @@ class Search:
         steps_of_one = math.ceil(self._epoch_rows(candidate) / self.batch_size)
         return max(1, round(steps / steps_of_one))
 
+    def _usual_epochs(self, candidate: Candidate) -> int:
+        """Return the number of epochs that a candidate is trained for, if there is time for them."""
+        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], self._epochs_of(candidate, _STEPS)))
+        return round(usual * candidate.flags["epochs"])
+
+    def _first_epochs(self, candidate: Candidate) -> int:
+        """Return the number of epochs that the first bag is trained for, whatever time is left."""
+        epochs = self._epochs_of(candidate, _FEWEST_STEPS)
+        return min(epochs, self._usual_epochs(candidate))
+
     def _epochs(self, candidate: Candidate, share: float) -> int:
         """Return the number of epochs that a candidate is trained for, in a share of the time left."""
-        usual = max(_USUAL_EPOCHS[0], min(_USUAL_EPOCHS[1], self._epochs_of(candidate, _STEPS)))
         arch = candidate.flags["student_arch"]
         measured = self.row_seconds or {"ffn": 1 / _ROWS_A_SECOND}
         slower = _SLOWER_PAIRS if self.has_pairs else _SLOWER
         reference = min(measured, key=lambda name: slower[name])
         row_seconds = measured.get(arch, measured[reference] * slower[arch] / slower[reference])
         epoch_seconds = row_seconds * self._epoch_rows(candidate)
-        return min(round(usual * candidate.flags["epochs"]), int(share * self.left / epoch_seconds))
+        return min(self._usual_epochs(candidate), int(share * self.left / epoch_seconds))
 
     def _train(self, candidate: Candidate, change: str, share: float, must: bool = False) -> None:
         """Train a candidate in a share of the time left, and add it with its score to the trained ones.
@@ -201,7 +210,7 @@ class Search:
 
     def _distilled(self, name: str, candidate: Candidate, change: str, share: float, must: bool) -> Trained:
         """Return a candidate with its result, or with a note on why there is none. share, must: as in `_train`."""
-        epochs = self._epochs_of(candidate, _FEWEST_STEPS) if must else self._epochs(candidate, share)
+        epochs = self._first_epochs(candidate) if must else self._epochs(candidate, share)
         student = Trained(model=name, candidate=candidate, change=change, epochs=epochs)
         if epochs < 1:
             return student.model_copy(update={"note": "no time left"})

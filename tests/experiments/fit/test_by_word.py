@@ -218,7 +218,7 @@ def test_a_file_becomes_a_packed_file(tmp_path, monkeypatch, kind):
         path.write_text("".join(as_iob(*text) for text in tiny_tags.tagged(300)))
     else:
         write_questions(path, paragraphs(100))
-    flags = {"max_bytes": 12000, "minutes": 0.9, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
+    flags = {"max_bytes": 12000, "minutes": 0.5, "cpu": True, "loadbar": False, "workspace": tmp_path / "workspace"}
     result = fit(FitSettings(file=path, output=tmp_path / "a.fwt", **flags))
     assert not any("--explain" in command for command in result.commands)
     assert result.bytes == (tmp_path / "a.fwt").stat().st_size <= 12000

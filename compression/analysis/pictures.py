@@ -63,8 +63,8 @@ def save_figure(
     return paths
 
 
-def scores_by_size(axes: Axes, locator: Locator, text: Callable[[float], str]) -> None:
-    """Prepare axes for scores against sizes, on a logarithmic scale, with a pale grid. text: of a size at a tick."""
+def style_size_axes(axes: Axes, locator: Locator, text: Callable[[float], str]) -> None:
+    """Give axes a logarithmic scale of sizes and a pale grid. text: function from a size to the text of its tick."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     axes.set_xscale("log")

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator
 
 from archive import read_finished
 from common.tables import human_bytes
-from compression.analysis.pictures import save_figure, scores_by_size
+from compression.analysis.pictures import save_figure, style_size_axes
 from merge import merged
 from overview import BLUE, GREY, ORANGE, PURPLE, Scored, overviews
 from size_table import LIMITS
@@ -64,7 +64,7 @@ def draw(drawn: dict[str, Points]) -> Figure:
     """Return the picture, for a width of 800 pixels."""
     figure = Figure(figsize=(8, 4.6), layout="constrained", facecolor="white")
     axes = figure.subplots()
-    scores_by_size(axes, LogLocator(), human_bytes)
+    style_size_axes(axes, LogLocator(), human_bytes)
     looks = {
         "ours": {"marker": "o", "color": BLUE, "linewidth": 2, "markersize": 9, "label": "Featherweight, packed file"},
         "fasttext": {"marker": "^", "color": ORANGE, "linewidth": 1.5, "markersize": 8, "label": "fastText"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.config import CONFIG_DIR
 from common.errors import UserError
 from common.tables import human_bytes
-from compression.analysis.pictures import scores_by_size
+from compression.analysis.pictures import style_size_axes
 from compression.evaluation.models import F1_AT_THRESHOLD
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import metric_heading
@@ -208,7 +208,7 @@ def _draw_panel(axes: Axes, overview: Overview) -> None:
     if overview.teacher:
         line = {"color": GREY, "linestyle": "--", "linewidth": 1}
         axes.axhline(100 * overview.teacher[1].mean, label="the students' teacher", **line)
-    scores_by_size(axes, FixedLocator([1e4, 1e5, 1e6, 1e7]), human_bytes)
+    style_size_axes(axes, FixedLocator([1e4, 1e5, 1e6, 1e7]), human_bytes)
     axes.set_xlim(6e3, 8e7)
     axes.set_title(f"{overview.task}, {metric_heading(overview.metric)}", loc="left", fontsize=9.5)
     axes.tick_params(labelsize=8.5)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.tables import human_bytes, shortened
-from compression.analysis.pictures import scores_by_size
+from compression.analysis.pictures import style_size_axes
 from compression.evaluation.rows import Row
 from compression.experiments.report.columns import compared_text, metric_heading
 from compression.experiments.report.record import Quote
@@ -210,7 +210,7 @@ def _draw_panel(axes: "Axes", panel: Panel, number: int) -> None:
     marked = (1, 2, 3, 5, 7)  # of each power of ten
     if span > 10:
         marked = (1,) if span > 1000 else (1, 3)
-    scores_by_size(axes, LogLocator(subs=marked), functools.partial(cost_text, panel.cost))
+    style_size_axes(axes, LogLocator(subs=marked), functools.partial(cost_text, panel.cost))
     name = f"skyline: best up to a {'time' if panel.cost == MILLISECONDS else 'size'}"
     sizes, scores = zip(*(point.at for point in panel.best), strict=True)
     axes.plot(sizes, scores, label=name, drawstyle="steps-post", color=_GREEN, linewidth=1.8, zorder=2.5)

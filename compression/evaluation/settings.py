@@ -23,8 +23,8 @@ class EvaluateSettings(StageSettings):
     """Model to score: its name in the workspace or the path of its folder; a packed file (.fwt), or a name of the zoo
     (sst-2-12k)."""
     data: Path | None = None
-    """Score a packed file on the rows of this file: a table (CSV, TSV, JSONL, Parquet) or, for models of tags and
-    answers, a file of that kind."""
+    """Score a packed file on the rows of this file: a table (CSV, TSV, JSONL, Parquet), a .txt with fastText's labels
+    or, for models of tags and answers, a file of that kind."""
     text: OneOrMore[str] = ()
     """Column of texts of --data, or two columns for pairs; unset: text, or sentence1 and sentence2."""
     label: OneOrMore[str] = ()

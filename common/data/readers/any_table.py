@@ -1,4 +1,7 @@
-"""Reading of a user's file with unknown columns: all of it, or a sample of rows from many places in a large file."""
+"""Reading of a user's file with unknown columns: all of it, or a sample of rows from many places in a large file.
+
+A .txt file has fastText's form: on each line labels, each after `__label__`, and then the text.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from common.data.readers.records import (
     read_jsonl,
     read_lines,
 )
-from common.data.readers.tables import JOINED_SUFFIXES, known_kind, open_parquet, too_long
+from common.data.readers.tables import JOINED_SUFFIXES, SUFFIXES, known_kind, open_parquet, too_long
 from common.data.text import normalise
 from common.errors import UserError
 from common.reading import UTF_8, regular_file
@@ -38,6 +41,8 @@ MOST_BYTES = 64 * 1024 * 1024
 """Larger files are sampled."""
 MOST_ROWS = 200_000
 """Maximum number of rows, drawn at random from the rows that are read."""
+LABEL_PREFIX = "__label__"
+"""Begins a label in fastText's files."""
 _BLOCK = 1024 * 1024
 
 
@@ -85,7 +90,7 @@ def read_any(
     these have a header line, else columns are called 1, 2, ...; columns: those that are needed, if they are known;
     encoding: of text files. Raises UserError for a missing, damaged or empty file, or one of an unknown kind.
     """
-    kind, size = known_kind(path), path.stat().st_size
+    kind, size = known_kind(path, SUFFIXES), path.stat().st_size
     if kind not in JOINED_SUFFIXES and (delimiter or not header):
         flag = "--delimiter" if delimiter else "--no-header"
         raise UserError(f"{path}: {flag} is for CSV and TSV files")
@@ -96,12 +101,16 @@ def read_any(
         else:
             with path.open("rb") as file:
                 lines, opened = read_lines(file, str(path), encoding), None
-                if kind != ".jsonl":
+                if kind == ".txt":
+                    lines = _begins_with_label(path, lines)
+                elif kind != ".jsonl":
                     opened = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
                 if size > most_bytes:
                     table = _sample(path, file, opened, size, most_bytes, rng, encoding)
                 elif opened:
                     table = Table(path, opened.header, [cells for _, cells in opened.rows])
+                elif kind == ".txt":
+                    table = _of_objects(path, _labelled_texts(line for _, line in lines))
                 else:
                     table = _of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])])
     if not table.rows:
@@ -111,6 +120,31 @@ def read_any(
     chosen = np.sort(rng.choice(len(table.rows), MOST_ROWS, replace=False)).tolist()
     sampled = f"{table.sampled or f'{len(table.rows):,} rows'}, of which {MOST_ROWS:,} are drawn at random"
     return dataclasses.replace(table, rows=[table.rows[i] for i in chosen], sampled=sampled)
+
+
+def _begins_with_label(path: Path, lines: records.Lines) -> records.Lines:
+    """Return the lines of a .txt file from the first with text. Raises UserError if it does not begin with a label."""
+    first = next(((number, line) for number, line in lines if line.strip()), (1, LABEL_PREFIX))
+    if not has_label(first[1]):
+        raise UserError(f"{path}: lines of a .txt file begin with labels, as in {LABEL_PREFIX}spam you won a prize")
+    return itertools.chain([first], lines)
+
+
+def has_label(line: str) -> bool:
+    """Return whether a line begins with a label as in fastText's files."""
+    return line.lstrip().startswith(LABEL_PREFIX)
+
+
+def _labelled_texts(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the labels and the text of each line that is not blank; labels are None where there are none."""
+    objects = []
+    for line in lines:
+        words = line.split()
+        labels = list(itertools.takewhile(has_label, words))
+        if words:
+            names = [label.removeprefix(LABEL_PREFIX) for label in labels]
+            objects.append({"label": names or None, "text": " ".join(words[len(labels) :])})
+    return objects
 
 
 def file_identity(path: Path) -> str:
@@ -143,7 +177,7 @@ def _sample(
 ) -> Table:
     """Return the rows of blocks spread over a file, without the records that a block cuts off.
 
-    table: the opened table; None for a file of JSON objects.
+    table: the opened table; None for a file of JSON objects or of labelled lines.
     """
     start = len(",".join(table.header)) if table else 0  # approximate start of the first record
     block = min(_BLOCK, most_bytes)
@@ -155,7 +189,10 @@ def _sample(
         file.seek(place)
         lines = file.read(block).partition(b"\n")[2].rpartition(b"\n")[0]
         text = decoded(lines, str(path), first=False, encoding=encoding)
-        rows += _records_in(text, table) if table else _objects_in(text)
+        if path.suffix.lower() == ".txt":
+            rows += _labelled_texts(text.split("\n"))
+        else:
+            rows += _records_in(text, table) if table else _objects_in(text)
     sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(chosen)} places of the file are read"
     return Table(path, table.header, rows, sampled) if table else _of_objects(path, rows, sampled)
 

@@ -30,6 +30,7 @@ LABEL_COLUMNS = "label columns"
 """Name of the column of lists that several columns of labels become."""
 _YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+_WITH_UNIT = re.compile(r"([^\w\s+.-]?) ?[+-]?\d[\d.,]*( ?[^\w\s]| [^\W\d]+|/\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?")
 
 Row = tuple[Any, ...]
@@ -253,6 +254,13 @@ def decimal_mark(values: Collection[str]) -> str | None:
     if points and not (commas and all("," in value for value in values)):
         return "."
     return "," if commas else None
+
+
+def have_unit(values: Collection[str]) -> bool:
+    """Return whether all values are numbers with the same sign or unit, such as 50%, $9.99, 3 kg or 7/10."""
+    matches = [_WITH_UNIT.fullmatch(value) for value in values]
+    units = {match.groups("") for match in matches if match}
+    return all(matches) and len(units) == 1 and units != {("", "")}
 
 
 def plain_number(text: str, mark: str) -> str:

@@ -156,7 +156,18 @@ def test_the_test_file_has_the_same_tags(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "flags", "message"),
     [
-        ("a.txt", "just a text\n" * 60, {}, "no words with tags; fit reads .csv, .tsv, .jsonl, .json, .parquet, .txt"),
+        (
+            "a.txt",
+            "just a text\n" * 60,
+            {},
+            r"a word and its tag .* or labels and a text on each line .*; a table is named \.csv",
+        ),
+        (
+            "a.conll",
+            "just a text\n" * 60,
+            {},
+            r"no words with tags; a \.conll file has a word and its tag .* each text$",
+        ),
         ("a.csv", "text,label\n" + "a text,b\n" * 60, {"kind": "tags"}, "no column has a tag for each word"),
         ("a.txt", "a O\nfilm B-PART\n\n" * 20, {}, "20 usable rows with tags; fit needs 50"),
         ("a.txt", "a O\nfilm B-PART\n\n" * 60, {"separator": ";"}, "--separator is for labels of texts; .* has tags"),

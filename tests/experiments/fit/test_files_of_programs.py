@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import tiny
 
+from common.data.readers.any_table import read_any
 from common.errors import UserError
 from compression.experiments.fit.contents.read import read_contents
 from compression.experiments.fit.run import learnable
@@ -151,6 +152,55 @@ def test_forms_of_one_file(tmp_path, case):
     assert found.notes == ()
 
 
+def as_fasttext(rows):
+    return "\n".join(f"{' '.join(f'__label__{name}' for name in names)} {text} \n" for text, names in rows)
+
+
+def test_a_text_file_may_have_fasttexts_form(tmp_path):
+    path = tmp_path / "a.TXT"
+    path.write_text("\ufeff\n " + as_fasttext((text, [label]) for text, label in ROWS))
+    found = read(path)
+    assert (found.texts, found.label, found.kind) == (("text",), "label", "labels")
+    assert found.values == [(" ".join(text.split()), label) for text, label in ROWS]
+    path.write_text(as_fasttext((text, [label, "all"] if i % 2 else [label]) for i, (text, label) in enumerate(ROWS)))
+    found = read(path)
+    assert (found.kind, found.labels) == ("multilabel", ("all", "bad", "good"))
+    path.write_text(as_fasttext((text, [label] * (i > 0)) for i, (text, label) in enumerate(ROWS)).lstrip())
+    with pytest.raises(UserError, match=r"a word and its tag .*, or labels and a text on each line"):
+        read(path)
+    path.write_text(as_fasttext((text, [label] * (i != 3)) for i, (text, label) in enumerate(ROWS)))
+    assert read(path).values[3] == (" ".join(ROWS[3][0].split()), None)
+    for flags in ({"delimiter": ";"}, {"header": False}):
+        with pytest.raises(UserError, match="is for CSV and TSV files"):
+            read(path, **flags)
+
+
+def test_a_large_file_of_fasttext_is_sampled(tmp_path):
+    rows = [(" ".join(f"{text} {i}".split()), label) for i in range(20) for text, label in ROWS]
+    (tmp_path / "a.txt").write_text(as_fasttext((text, [label]) for text, label in rows))
+    table = read_any(tmp_path / "a.txt", 1, most_bytes=20_000)
+    assert 50 < len(table.rows) < 1000
+    assert {(text, label) for (label,), text in table.rows} <= {*rows}
+    assert "are sampled" in table.sampled
+
+
+def test_a_first_line_that_may_be_a_row_is_noted(tmp_path):
+    (tmp_path / "a.csv").write_text(lines((), ROWS))
+    found = read(tmp_path / "a.csv")
+    assert found.notes == (
+        "The first line is the columns' names, but 'bad' is also a label (--no-header: it is a row).",
+    )
+    assert len(found.values) == len(ROWS) - 1
+
+
+def test_texts_with_different_labels_are_counted(tmp_path):
+    twice = [(text, label) for text, _ in ROWS[:3] for label in LABELS]
+    (tmp_path / "a.csv").write_text(lines(("text", "label"), [*ROWS, *twice]))
+    assert read(tmp_path / "a.csv").notes == ("Texts that occur with different labels: 3.",)
+    (tmp_path / "a.csv").write_text(lines(("text", "label"), [*ROWS, *twice[:2]]))
+    assert read(tmp_path / "a.csv").notes == ()  # fewer than one of a hundred
+
+
 def test_cells_in_quotes_may_hold_tabs_and_newlines(tmp_path):
     rows = [(f'"{text}\tand\n""so"""', label) for text, label in ROWS]
     (tmp_path / "a.tsv").write_text(lines(("text", "label"), rows, "\t"))
@@ -198,6 +248,11 @@ def with_labels(path, labels, rows=None, **flags):
         ([f"1.{n:03},5" for n in range(25)], 0, "Numbers such as 1.000,5 are read as 1000.5 (--kind labels"),
         ([*map(str, range(24)), "1,234"], 0, "Numbers such as 1,234 are read as 1234 (--kind labels"),
         (["1,5", "2,0", "2,5"], 3, "3 numbers are taken as labels (--kind numbers"),
+        ([f"{n}%" for n in range(25)], 25, "Numbers such as 0% are taken as labels (without the sign or unit"),
+        ([f"{n} kg" for n in range(25)], 25, "Numbers such as 0 kg are taken as labels (without"),
+        ([f"{n}/25" for n in range(25)], 25, "Numbers such as 0/25 are taken as labels (without"),
+        ([*["bad", "good"] * 9, "nan", "N/A"], 4, "Taken as labels: 'nan', 'N/A'. An empty cell means"),
+        ([f"$ {n},000.50" for n in range(25)], 25, "Numbers such as $ 0,000.50 are taken as labels (without"),
     ],
 )
 def test_numbers_are_guessed_aloud(tmp_path, labels, number, note):

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from common.data.readers.any_table import MOST_BYTES, Table, named_columns
+from common.data.readers.any_table import LABEL_PREFIX, MOST_BYTES, Table, has_label, named_columns
 from common.data.readers.label_cells import Row
 from common.data.readers.questions import answer_spans, questions_split
 from common.data.readers.records import MAX_CHARACTERS, as_sentence, is_missing, kind_of, read_lines
-from common.data.readers.tables import JOINED_SUFFIXES, SUFFIXES
+from common.data.readers.tables import JOINED_SUFFIXES
 from common.data.readers.tagged import lines_of_texts, word_and_tag
 from common.data.tasks import Source, Task
 from common.errors import UserError
@@ -51,11 +51,15 @@ def words_in_lines(path: Path, settings: FitSettings) -> FileContents | None:
         if suffix in JOINED_SUFFIXES and len(list(lines_of_texts(start))) == 1:
             return None  # lines of a table may end with tags, too
         if not _has_tags(start):
-            if suffix in JOINED_SUFFIXES:
+            first = next((line for _, line in start if line.strip()), "")
+            if suffix in JOINED_SUFFIXES or has_label(first):
                 return None
-            known = ", ".join(TAGGED_SUFFIXES if asked else (*SUFFIXES[:-1], *TAGGED_SUFFIXES))
-            form = "a word and its tag (O, B-X or I-X) on each line, with an empty line after each text"
-            raise UserError(f"{path}: no words with tags; fit reads {known}, and of a {suffix} file {form}")
+            form = "a word and its tag (O, B-X or I-X) on each line, and an empty line after each text"
+            if suffix == ".txt" and not asked:
+                form += (
+                    f", or labels and a text on each line ({LABEL_PREFIX}spam you won); a table is named .csv or .tsv"
+                )
+            raise UserError(f"{path}: no words with tags; a {suffix} file has {form}")
         file.seek(0)
         rows, left_out, notes = [], [], []
         for text in lines_of_texts(read_lines(file, str(path), settings.encoding)):

@@ -12,10 +12,12 @@ from common.data.readers.any_table import Table, named_columns, table_notes
 from common.data.readers.label_cells import (
     FEWEST_OF_LABEL,
     LABEL_COLUMNS,
+    SCORES,
     Row,
     are_numbers,
     decimal_mark,
     has_lists,
+    have_unit,
     is_number,
     label_counts,
     likely_separator,
@@ -25,7 +27,8 @@ from common.data.readers.label_cells import (
     with_plain_numbers,
     without_labels,
 )
-from common.data.readers.records import is_empty
+from common.data.readers.records import is_empty, kind_of
+from common.data.readers.tables import JOINED_SUFFIXES
 from common.data.tasks import JOINED_BY
 from common.data.text import text_key, words_in
 from common.errors import UserError
@@ -36,6 +39,10 @@ from compression.runtime.words import stands_alone
 
 _TEXT_NAMES = ("text", "texts", "sentence", "review", "content", "body", "comment", "message", "document")
 LABEL_NAMES = ("label", "labels", "class", "category", "target")
+_WORDS_FOR_MISSING = ("nan", "null", "na", "n/a", "#n/a", "<na>")
+"""What programs write for a value that is missing."""
+_CONTRADICTIONS = 0.01
+"""Share of texts with several labels from which on they are noted."""
 _LONG = 3.0
 """Mean number of words from which on a column counts as texts."""
 
@@ -119,6 +126,8 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"
         raise UserError(f"{table.path}: {rows_with}; fit needs {FEWEST_ROWS} or more")
     notes = [*table_notes(table, texts), *_list_notes(table, label, kind, settings.separator)]
+    if label in counts and settings.header and kind_of(table.path) in JOINED_SUFFIXES:
+        notes.append(f"The first line is the columns' names, but {label!r} is also a label (--no-header: it is a row).")
     notes += _count_notes(len(rows) - len(usable), "Rows without text, left out")
     mark = decimal_mark(counts) if kind in ("auto", NUMBERS.name) else None
     plain = with_plain_numbers(usable, mark) if mark else usable
@@ -132,6 +141,8 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         usable = without_labels(usable, left_out)
         notes += _label_notes(counts, left_out, kind, mark is not None)
         kind = LABELS.name if kind == "auto" else kind
+    if kind == LABELS.name:
+        notes += _contradiction_notes(usable)
     answers = [row[-1] for row in usable]
     notes += _count_notes(answers.count(()), "Rows with none of the labels")
     notes += _count_notes(answers.count(None), "Rows without a label, only distilled on")
@@ -168,6 +179,11 @@ def _label_notes(counts: Counter[str], left_out: Sequence[str], kind: str, numbe
     separator = likely_separator(counts) if kind == "auto" else None
     if kind == "auto" and numbers and len(counts) > 2:
         notes.append(f"{len(counts)} numbers are taken as labels (--kind numbers predicts them).")
+    elif kind == "auto" and len(counts) > SCORES and have_unit(counts):
+        shown = next(iter(counts))
+        notes.append(
+            f"Numbers such as {shown} are taken as labels (without the sign or unit, they are numbers to predict)."
+        )
     elif separator and not numbers:
         joined = next(name for name in counts if separator in name)
         flags = f"--kind multilabel --separator {separator!r}"
@@ -178,11 +194,26 @@ def _label_notes(counts: Counter[str], left_out: Sequence[str], kind: str, numbe
         notes.append(
             f"Labels that differ only in case, white space or invisible characters are different labels: {shown}."
         )
+    if missing := [name for name in counts if name.lower() in _WORDS_FOR_MISSING]:
+        shown = _first_five(list(map(repr, missing)), ", ")
+        notes.append(f"Taken as labels: {shown}. An empty cell means that the label is unknown.")
     if left_out:
         rows = sum(counts[name] for name in left_out)
         shown = _first_five(list(map(repr, left_out)), ", ")
         notes.append(f"Labels on fewer than {FEWEST_OF_LABEL} rows are left out: {shown} ({rows} rows).")
     return notes
+
+
+def _contradiction_notes(rows: Sequence[Row]) -> list[str]:
+    """Return a note if many texts occur with different labels."""
+    labels: dict[tuple[str, ...], set[str]] = {}
+    for *texts, label in rows:
+        if label is not None:
+            labels.setdefault(tuple(texts), set()).add(label)
+    count = sum(len(names) > 1 for names in labels.values())
+    return (
+        _count_notes(count, "Texts that occur with different labels") if count > _CONTRADICTIONS * len(labels) else []
+    )
 
 
 def _first_five(names: Sequence[str], separator: str) -> str:

@@ -2972,6 +2972,8 @@ typedef struct {
   struct fw__cache *cache;
   float *pooled; /* of the tokens' vectors so far, if a bag of them is needed: see fw__pool */
   float *row; /* a row of the table */
+  uint64_t of_pair; /* for n-grams: the CRC-32 of the word before and a space, or 0 without one */
+  size_t first_word; /* for n-grams: length of the first word that was tokenized last */
   const fw__dense *layers; /* of the encoder, or of the composition; a token has `input` floats */
   uint32_t input;
   const float *inputs; /* for aligned texts: the inputs of the layers, `inputs_apart` floats apart */
@@ -3216,13 +3218,10 @@ static uint32_t fw__crc_of(uint32_t crc, uint32_t code) {
  * words. */
 static void fw__ngram(fw__work *w, uint32_t crc, int is_word) {
   const fw_model *m = w->m;
-  uint32_t low = 0, high = m->pieces, fingerprint = ~crc & (uint32_t)(((uint64_t)1 << m->ngram_bits) - 1);
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (m->fingerprints[middle] < fingerprint) low = middle + 1;
-    else high = middle;
-  }
-  int known = low < m->pieces && m->fingerprints[low] == fingerprint;
+  uint32_t low = 0, count = m->pieces, fingerprint = ~crc & (uint32_t)(((uint64_t)1 << m->ngram_bits) - 1);
+  for (uint32_t half; (half = count / 2); count -= half) /* without branches, which no processor could predict */
+    low += m->fingerprints[low + half] <= fingerprint ? half : 0;
+  int known = m->pieces && m->fingerprints[low] == fingerprint;
   if (known || is_word) fw__token_id(w, known ? low + 1 : 0);
 }
 
@@ -3266,7 +3265,7 @@ static void fw__encode_words(fw__work *w, const uint32_t *text, size_t count) {
   uint32_t *at = lower.at;
   for (size_t i = 0; m->marked_words && i < lower.count; i++)
     if (at[i] == 0x2019) at[i] = '\'';
-  uint64_t of_pair = 0;
+  w->first_word = 0;
   for (size_t i = 0; i < lower.count && w->count < w->most;) {
     size_t start = i++;
     if (fw__is(at[start], FW__SPACE)) continue;
@@ -3277,7 +3276,8 @@ static void fw__encode_words(fw__work *w, const uint32_t *text, size_t count) {
       if (!word || !fw__is_letter(m, at[quote && i + 1 < lower.count ? i + 1 : i])) break;
     }
     if (m->embedding == FW_HASH) fw__hash_word(w, at + start, i - start);
-    else of_pair = fw__ngrams_of_word(w, of_pair, at + start, i - start);
+    else w->of_pair = fw__ngrams_of_word(w, w->of_pair, at + start, i - start);
+    if (!w->first_word) w->first_word = i - start;
   }
 }
 
@@ -3864,11 +3864,12 @@ static void fw__pool(const fw_model *m, const float *sum, const float *most, flo
 
 #define FW__CACHE ((size_t)1 << 21) /* maximum size in bytes */
 #define FW__PLACES 4u               /* entries in which a word may be, the last one found first */
-#define FW__WORD 26                 /* maximum length in bytes of a cached word */
+#define FW__WORD 21                 /* maximum length in bytes of a cached word */
 
+/* of_pair, first_word: as in fw__work, after a text that is this word alone. */
 typedef struct {
-  uint32_t hash;
-  uint8_t length, count, bytes[FW__WORD];
+  uint32_t hash, of_pair;
+  uint8_t length, count, first_word, bytes[FW__WORD];
 } fw__word; /* followed by its tokens, or by what is pooled of them */
 
 /* Header of the cache, at the start of a workspace. */
@@ -3889,7 +3890,7 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   fw__cache *cache = (fw__cache *)(void *)w->base;
   int apart =
       m->words_apart && !m->has_unused && m->ascii_stays && m->bpe_flags & FW__PREFIX && m->bpe_flags & FW__SQUEEZE;
-  if (bytes < 8192 || m->embedding == FW_CHAR || m->embedding == FW_NGRAMS || (m->arch == FW_FFN && m->width > 256) ||
+  if (bytes < 8192 || m->embedding == FW_CHAR || (m->arch == FW_FFN && m->width > 256) ||
       (m->embedding == FW_BPE && !apart))
     return;
   w->cache = cache;
@@ -3904,11 +3905,19 @@ static void fw__start_cache(fw__work *w, size_t bytes) {
   memset(w->base + 64, 0, cache->words * (size_t)cache->size);
 }
 
+/* Write the token of the pair of the word before and the first word of a text in ASCII. of_pair: as in fw__work. */
+static void fw__ngram_across(fw__work *w, uint64_t of_pair, const uint8_t *text, size_t first_word) {
+  uint32_t crc = (uint32_t)of_pair;
+  for (size_t i = 0; i < first_word; i++)
+    crc = fw__crc_of(crc, text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32u : text[i]);
+  if (of_pair) fw__ngram(w, crc, 0);
+}
+
 /* Write the tokens of a text in ASCII without control characters. Returns whether it is such a text; if not, nothing is
  * written. */
 static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
   const fw_model *m = w->m;
-  size_t end_before = w->end, size = fw__token_size(m), at = 0;
+  size_t end_before = w->end, size = fw__token_size(m), at = 0, ngrams = m->embedding == FW_NGRAMS;
   float *pooled = NULL, *vector = NULL;
   if (m->arch == FW_FFN) {
     w->row = (float *)fw__room(w, m->dim, sizeof(float));
@@ -3927,6 +3936,7 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
     if (!bytes || (at < length && text[at] != ' ' && (text[at] < 9 || text[at] > 13))) {
       w->end = end_before;
       w->count = 0;
+      w->of_pair = 0;
       w->pooled = NULL;
       return 0;
     }
@@ -3940,42 +3950,54 @@ static int fw__encode_plain(fw__work *w, const uint8_t *text, size_t length) {
       fw__word *entry = (fw__word *)(void *)(first + i * of_word);
       if (entry->hash == hash && entry->length == bytes && !memcmp(entry->bytes, word, bytes)) place = entry;
     }
-    if (place && pooled && place->count <= w->most - w->count) {
-      const float *kept = (const float *)(const void *)(place + 1);
-      fw__pool(m, kept, kept + (m->pooling == FW__BOTH ? m->dim : 0), pooled);
-      w->count += place->count;
-      continue;
-    }
-    if (place && !pooled && place->count <= w->most - w->count && place->count * size <= w->end - w->used) {
+    size_t used = w->used, before = w->count, count = 0;
+    uint64_t of_pair = w->of_pair;
+    float *kept = NULL;
+    if (place && pooled && place->count + ngrams <= w->most - w->count) {
+      const float *sum = (const float *)(const void *)(place + 1);
+      fw__pool(m, sum, sum + (m->pooling == FW__BOTH ? m->dim : 0), pooled);
+      before = w->count += place->count;
+      fw__ngram_across(w, of_pair, word, place->first_word);
+      if (ngrams) w->of_pair = (uint64_t)1 << 32 | place->of_pair;
+    } else if (place && !pooled && place->count <= w->most - w->count && place->count * size <= w->end - w->used) {
       w->end -= place->count * size;
       w->count += place->count;
       FW__UNPOISON(w->base + w->end, place->count * size);
       memcpy(w->base + w->end, place + 1, place->count * size);
-      continue;
+    } else {
+      fw__codes codes = fw__begin(w);
+      for (size_t i = 0; i < bytes; i++) fw__push(w, &codes, word[i]);
+      fw__finish(w, &codes);
+      w->of_pair = 0; /* the pair with the word before is not kept */
+      fw__tokenize(w, codes.at, codes.count);
+      count = w->count - before;
+      int whole = w->count < w->most;
+      if (whole) fw__ngram_across(w, of_pair, word, w->first_word);
+      else if (of_pair) { /* tokens are cut off, in the order of the text */
+        w->count = before;
+        w->end = end_before;
+        w->of_pair = of_pair;
+        fw__tokenize(w, codes.at, codes.count);
+      }
+      w->used = used;
+      if (w->full) return 1;
+      if (bytes <= FW__WORD && count <= w->cache->most && whole) {
+        memmove(first + of_word, first, (FW__PLACES - 1) * of_word);
+        place = (fw__word *)(void *)first;
+        place->hash = hash;
+        place->of_pair = (uint32_t)w->of_pair;
+        place->length = (uint8_t)bytes;
+        place->count = (uint8_t)count;
+        place->first_word = (uint8_t)w->first_word;
+        memcpy(place->bytes, word, bytes);
+        if (!pooled) memcpy(place + 1, w->base + w->end, count * size);
+        else fw__start_pool(m, kept = (float *)(void *)(place + 1));
+      }
     }
-    size_t used = w->used, count = w->count;
-    fw__codes codes = fw__begin(w);
-    for (size_t i = 0; i < bytes; i++) fw__push(w, &codes, word[i]);
-    fw__finish(w, &codes);
-    fw__tokenize(w, codes.at, codes.count);
-    w->used = used;
-    if (w->full) return 1;
-    count = w->count - count;
-    float *kept = NULL;
-    if (bytes <= FW__WORD && count <= w->cache->most && w->count < w->most) {
-      memmove(first + of_word, first, (FW__PLACES - 1) * of_word);
-      place = (fw__word *)(void *)first;
-      place->hash = hash;
-      place->length = (uint8_t)bytes;
-      place->count = (uint8_t)count;
-      memcpy(place->bytes, word, bytes);
-      if (!pooled) memcpy(place + 1, w->base + w->end, count * size);
-      else fw__start_pool(m, kept = (float *)(void *)(place + 1));
-    }
-    for (size_t t = w->count - count; pooled && t < w->count; t++) {
+    for (size_t t = before; pooled && t < w->count; t++) {
       fw__vector_of(w, fw__token_at(w, t), vector);
       fw__pool(m, vector, vector, pooled);
-      if (kept) fw__pool(m, vector, vector, kept);
+      if (kept && t < before + count) fw__pool(m, vector, vector, kept);
     }
     if (pooled) w->end = end_before;
   }
@@ -4430,6 +4452,7 @@ FW_API void fw_start(void *workspace, size_t size) {
 static int fw__find_tokens(fw__work *w, const char *text, size_t length) {
   size_t used = w->used;
   w->count = 0;
+  w->of_pair = 0;
   if (!w->cache || !fw__encode_plain(w, (const uint8_t *)text, length)) {
     fw__codes codes;
     int status = fw__tidy(w, (const uint8_t *)text, length, &codes);

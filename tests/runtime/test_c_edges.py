@@ -347,7 +347,7 @@ def test_states_that_are_as_large_as_a_file_allows(tmp_path, arch, sign):
 
 @pytest.mark.parametrize(
     ("arch", "embedding", "more"),
-    [("ffn", "bpe", {}), ("ffn", "hash", {}), ("conv", "wordpiece", {}), ("bilstm", "bpe", {}),
+    [("ffn", "bpe", {}), ("ffn", "hash", {}), ("ffn", "ngrams", {}), ("conv", "wordpiece", {}), ("bilstm", "bpe", {}),
      ("transformer", "wordpiece", {"max_tokens": 20}), ("bilstm", "hash", {}),
      ("ffn", "hash", {"pair": True, "embedding_dim": 256}), ("conv", "char", {"kind": "tags", "cls_hidden_dim": 900}),
      ("bilstm", "char", made.ALIGNED | {"pair_encoder": "compose", "encoder_hidden_dim": 200}),

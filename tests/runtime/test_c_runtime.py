@@ -56,7 +56,7 @@ def test_answers_are_those_of_the_numpy_runtime(tmp_path, arch, embedding):
 
 
 @pytest.mark.parametrize("pooling", tiny.POOLINGS["ffn"])
-@pytest.mark.parametrize("embedding", made.EMBEDDINGS)
+@pytest.mark.parametrize("embedding", [*made.EMBEDDINGS, "ngrams"])
 def test_a_bag_of_tokens_is_pooled_in_each_way(tmp_path, embedding, pooling):
     """Single texts, whose words are cached, and pairs; of a width that is cached, and of one that is not."""
     for number, sizes in enumerate(({}, {"pair": True}, {"embedding_dim": 129, "max_tokens": 9})):
@@ -392,11 +392,23 @@ def test_the_workspace_that_it_asks_for_is_enough(tmp_path, monkeypatch, embeddi
     check_workspace(ours, monkeypatch)
 
 
-@pytest.mark.parametrize("pair", [False, True])
-def test_the_workspace_for_ngrams_is_enough(tmp_path, monkeypatch, pair):
-    """Fingerprints of one bit: every n-gram has a token."""
+@pytest.fixture
+def ngrams_of_one_bit(monkeypatch):
+    """Every n-gram has a token: its fingerprint has one bit."""
     letters = {zlib.crc32(letter.encode()) & 1: letter for letter in "abcdefgh"}
-    monkeypatch.setattr(made, "ngrams", lambda *_: NGramTokenizer([letters[0], letters[1]], 1, 4000))
+    monkeypatch.setattr(made, "ngrams", lambda vocab, most: NGramTokenizer([letters[0], letters[1]], 1, most))
+
+
+@pytest.mark.parametrize("pooling", tiny.POOLINGS["ffn"])
+def test_tokens_of_cached_words_are_those_of_the_text(tmp_path, ngrams_of_one_bit, pooling):
+    """Several words without spaces between them, pairs across spaces, and texts that are cut off at any token."""
+    theirs, ours = both(tmp_path, "ffn", "ngrams", max_tokens=40, vocab_size=3, pooling=pooling)
+    text = "A b.C Don't film,films? ... w1ne-2 Ab " + "x" * 22 + " " + "y," * 15
+    check(theirs, ours, [text[start:end] for start in range(0, 40, 3) for end in range(start + 1, len(text))])
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_workspace_for_ngrams_is_enough(tmp_path, monkeypatch, ngrams_of_one_bit, pair):
     _, ours = both(tmp_path, "ffn", "ngrams", max_tokens=4000, vocab_size=3, pair=pair, pooling="both")
     check_workspace(ours, monkeypatch)
 

@@ -36,15 +36,26 @@ OLD_NAMES = {"emb-ffn": "ffn", "base": "roberta_base", "large": "roberta_large"}
 
 def _loader() -> Any:
     """Return PyYAML's safe loader, in C if available: a grid reads the same small files hundreds of times."""
-    if not hasattr(yaml, "CSafeLoader"):
-        return yaml.SafeLoader
+    in_c = hasattr(yaml, "CSafeLoader")
+    bases: tuple[Any, ...] = (yaml.composer.Composer, yaml.CSafeLoader) if in_c else (yaml.SafeLoader,)
 
-    class Loader(yaml.composer.Composer, yaml.CSafeLoader):
+    class Loader(*bases):
         """Builds the tree in Python: deep nesting overflows the stack in C, but raises RecursionError in Python."""
 
         def __init__(self, stream: str) -> None:
-            yaml.CSafeLoader.__init__(self, stream)
+            bases[-1].__init__(self, stream)
             yaml.composer.Composer.__init__(self)
+
+        def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+            """Return a mapping. Raises ComposerError for a key that appears twice, whose first value has no effect."""
+            node = super().compose_mapping_node(anchor)
+            keys: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in keys:
+                    message = f"key {key.value!r} appears twice"
+                    raise yaml.composer.ComposerError(None, None, message, key.start_mark)
+                keys.add(key.value)
+            return node
 
     return Loader
 
@@ -197,7 +208,7 @@ def load_with_base(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 def bases_of(path: Path, loaded: dict[str, Any]) -> list[Path]:
     """Return the files that an experiment file's contents name as its `base`, one or a list."""
-    bases = loaded.get("base", [])
+    bases = loaded.get("base") or []
     return [path.parent / str(base) for base in (bases if isinstance(bases, list) else [bases])]
 
 
@@ -218,11 +229,15 @@ def underscored(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def pairs(flag_name: str, words: Sequence[str]) -> dict[str, str]:
-    """Return the KEY=VALUE words of a flag as a mapping. Raises UserError if a word has another form."""
-    for word in words:
-        if "=" not in word or word.startswith("="):
-            raise UserError(f"{flag_name} takes KEY=VALUE, not {word!r}")
-    return dict(word.split("=", 1) for word in words)
+    """Return the KEY=VALUE words of a flag as a mapping. Raises UserError for another form, and a key given twice."""
+    values: dict[str, str] = {}
+    for key, separator, value in (word.partition("=") for word in words):
+        if not key or not separator:
+            raise UserError(f"{flag_name} takes KEY=VALUE, not {key + separator + value!r}")
+        if key in values:
+            raise UserError(f"{flag_name} gives {key} twice: {values[key]} and {value}")
+        values[key] = value
+    return values
 
 
 class _Parser(argparse.ArgumentParser):

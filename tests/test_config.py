@@ -51,6 +51,7 @@ def write(tmp_path):
     ("yaml", "words", "expected"),
     [
         ("# nothing", [], {}),
+        ("{<<: {rows: 7}, rate: 0.5}", [], {"rate": 0.5, "rows": 7}),
         ("rate: 0.5\nrows: 7", [], {"rate": 0.5, "rows": 7}),
         ("rate: 0.5\nrows: 7", ["--rows", "9"], {"rate": 0.5, "rows": 9}),
         ("rate: 1e-4", [], {"rate": 1e-4}),  # a string in YAML 1.1
@@ -120,6 +121,11 @@ ALIASES = "steps:\n- &a0 [x]\n" + "".join(f"- &a{i} [*a{i - 1}, *a{i - 1}]\n" fo
         ("just words", r"knobs\.yaml: expected settings"),
         ("[" * 100_000, r"knobs\.yaml: not readable as YAML: maximum recursion depth"),
         ("- " * 100_000, r"knobs\.yaml: not readable as YAML: maximum recursion depth"),
+        (
+            "rate: 1\nrows: 2\nrate: 3",
+            r"knobs\.yaml: not readable as YAML: key 'rate' appears twice .* line 3, column 1",
+        ),
+        ("steps: {a: [{b: 1, b: 2}]}", r"key 'b' appears twice"),
         (ALIASES, r"^--steps: .*; and 55 more$"),
     ],
 )

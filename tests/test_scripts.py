@@ -264,6 +264,26 @@ def test_a_workspace_that_is_a_file(refused, tmp_path, glue):
     (tmp_path / "w").write_text("")
     error = refused("preprocess.py", "--task", "sst-2", "--workspace", tmp_path / "w", "--data-dir", glue)
     assert str(tmp_path / "w") in error
+    for command in ("list", "clean"):
+        error = refused("experiment.py", command, "--workspace", tmp_path / "w")
+        assert f"--workspace: a file, not a folder (got '{tmp_path / 'w'}')" in error
+
+
+def test_predict_needs_open_streams(refused, monkeypatch):
+    model = tiny.ROOT / "zoo" / "sst-2-12k.fwt"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert refused("predict.py", "--model", model) == "error: stdin is closed; give a file with --input"
+
+
+def test_predict_does_not_overwrite_what_it_reads(refused, tmp_path):
+    model, texts = tmp_path / "model.fwt", tmp_path / "texts.txt"
+    model.write_bytes((tiny.ROOT / "zoo" / "sst-2-12k.fwt").read_bytes())
+    texts.write_text("a fine film\n")
+    for file in (model, texts):
+        before = file.read_bytes()
+        error = refused("predict.py", "--model", model, "--input", texts, "--output", file)
+        assert error == f"error: --output {file}: predict reads this file"
+        assert file.read_bytes() == before
 
 
 def python(code):

@@ -3,6 +3,8 @@
 import functools
 from pathlib import Path
 
+import pydantic
+
 from common.config import Settings
 from common.installed import FROM_WHEEL
 from common.progress import say
@@ -26,6 +28,13 @@ class WorkspaceSettings(Settings):
 
     workspace: Path = default_root()
     """Folder for data, models and experiments; FEATHERWEIGHT_HOME sets the default."""
+
+    @pydantic.field_validator("workspace")
+    @classmethod
+    def _check_workspace(cls, workspace: Path) -> Path:
+        if workspace.exists() and not workspace.is_dir():
+            raise ValueError("a file, not a folder")
+        return workspace
 
     @property
     def paths(self) -> Store:

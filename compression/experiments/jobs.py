@@ -279,18 +279,22 @@ class ChainFlags(Settings):
     """Print the jobs and their settings instead of running them."""
 
 
-def plan_file(path: Path, argv: Sequence[str]) -> Plan:
+def plan_file(path: Path, argv: Sequence[str], above: tuple[Path, ...] = ()) -> Plan:
     """Return the plan of an experiment file; flags override its settings in every job that has them.
 
-    A file may name another one for tasks of pairs. Raises UserError for unknown jobs, keys and flags, before anything
-    runs.
+    A file may name another one for tasks of pairs. above: the resolved paths of the files that name this one so. Raises
+    UserError for unknown jobs, keys and flags, before anything runs.
     """
+    if path.resolve() in above:
+        raise UserError(f"{path}: this file is named as its own `pairs`")
     loaded = load_with_base(path)
     if "axes" in loaded or "shared" in loaded:
         raise UserError(f"{path} is a grid of runs: {installed.typed('experiment')} sweep {path}")
     file = build(ChainFile, loaded)
     in_file = [(kind, with_task_path(path, values)) for job in file.jobs for kind, values in job.items()]
     kinds = [kind for kind, _ in in_file]
+    if not kinds:
+        raise UserError(f"{path}: jobs: none has a name (jobs: {', '.join(JOBS)})")
     chain, flags, typed = _flags_by_job(kinds, argv)
     shared = with_task_path(path, file.settings)
     check_known(shared, kinds)
@@ -302,7 +306,7 @@ def plan_file(path: Path, argv: Sequence[str]) -> Plan:
         jobs += [Job(kind, {**settings, **seed}) for seed in seeds or [{}]]
     tasks = {str(job.flags["task"]) for job in jobs if "task" in job.flags}
     if file.pairs and tasks and all(load_task(task).pair for task in tasks):
-        return plan_file(path.parent / file.pairs, argv)
+        return plan_file(path.parent / file.pairs, argv, (*above, path.resolve()))
     name = file.name if chain.name is None else chain.name
     title = file.title or file.name
     definition = definition_of(path.name, *flags)

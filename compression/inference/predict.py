@@ -117,6 +117,7 @@ def predict(settings: PredictSettings) -> None:
     The first request to stop ends the work, because there is nothing to save.
     Raises UserError for an invalid model, or invalid input, with its line; text already written to stdout remains.
     """
+    _check_places(settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(at_once())
         stream = stack.enter_context(settings.file.open("rb")) if settings.file else sys.stdin.buffer
@@ -129,6 +130,17 @@ def predict(settings: PredictSettings) -> None:
         texts = read_texts(stream, settings.input_format, columns, settings.delimiter, settings.encoding)
         header, write = make_writer(settings.written_format, texts, model, settings.options)
         _send(header, _answers(model, texts.rows, write, settings.batch_size, settings.explain), settings.output)
+
+
+def _check_places(settings: PredictSettings) -> None:
+    """Raise UserError if --output is a file that is read, and if stdin or stdout is needed but closed."""
+    if sys.stdin is None and settings.file is None:
+        raise UserError("stdin is closed; give a file with --input")
+    if sys.stdout is None and settings.output is None:
+        raise UserError("stdout is closed; give a file with --output")
+    for path in filter(None, (settings.file, Path(settings.model))):
+        if settings.output and settings.output.is_file() and path.is_file() and settings.output.samefile(path):
+            raise UserError(f"--output {settings.output}: predict reads this file")
 
 
 def load_classifier(

@@ -28,6 +28,8 @@ def main(arguments: Sequence[str], load: Callable[[str], Model] = load, program:
         print(_USAGE.format(program=program, names=", ".join(zoo_names()) or "none is here"))
         return
     model = load(arguments[0])
+    if sys.stdout is None or (sys.stdin is None and not arguments[1:]):
+        raise PackedError(f"{'stdin' if sys.stdout else 'stdout'} is closed")
     sys.stdout.reconfigure(encoding="utf-8")
     texts = arguments[1:]
     if file := next(filter(os.path.isfile, texts), None):
@@ -71,7 +73,7 @@ def _print(model: Model, texts: Sequence[str] | Sequence[tuple[str, str]]) -> No
 
 
 def run_command(run: Callable[[], None]) -> None:
-    """Run a command; a PackedError becomes one line and exit code 2."""
+    """Run a command; a PackedError, and an error of the system's, becomes one line and exit code 2."""
     try:
         run()
     except PackedError as error:
@@ -80,6 +82,9 @@ def run_command(run: Callable[[], None]) -> None:
     except BrokenPipeError:
         # The reader has closed the pipe. Otherwise Python would report an error at exit, when it flushes the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # such as a full disk
+        print("error:", error.strerror or error, file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

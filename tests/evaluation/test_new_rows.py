@@ -5,6 +5,8 @@ import json
 
 import numpy as np
 import packed_students as made
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tiny_questions
 from seqeval.metrics import f1_score as entity_f1
@@ -134,6 +136,19 @@ def test_a_file_without_a_header(packed, tmp_path):
     assert row["metrics"]["accuracy"] == model.predict(TEXTS).count("good") / 5
     with pytest.raises(UserError, match=r"new\.csv: no column 'text' \(found 1, 2, 3\)"):
         scored(path, data, label="2", header=False)
+
+
+def test_names_of_the_labels_of_a_dataset(packed, tmp_path):
+    path, model = packed()
+    for names, labels in (
+        (("so-so", "bad", "good"), [2, 1, 0, 1, -1]),
+        (("x", "y"), ["good", "bad", "so-so", "bad", ""]),
+    ):
+        info = {"info": {"features": {"label": {"names": names, "_type": "ClassLabel"}}}}
+        table = pa.table({"text": TEXTS, "label": labels}).replace_schema_metadata({"huggingface": json.dumps(info)})
+        pq.write_table(table, tmp_path / "a.parquet")
+        right = accuracy_score(["good", "bad", "so-so", "bad"], model.predict(TEXTS[:4]))
+        assert scored(path, tmp_path / "a.parquet")["metrics"]["accuracy"] == pytest.approx(right)
 
 
 def test_numbers_with_decimal_commas(packed, tmp_path):

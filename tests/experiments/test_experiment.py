@@ -144,12 +144,23 @@ def test_a_chain_on_the_command_line_shares_its_flags():
         ({"job": []}, "unknown setting 'job'; did you mean jobs"),
         ({"name": "../x"}, "is not a name for an experiment"),
         ({"jobs": []}, "jobs"),
+        ({"jobs": [{}], "base": None}, r"jobs: none has a name \(jobs: preprocess, "),
     ],
 )
 def test_a_faulty_file_is_refused_before_anything_runs(tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         plan_file(write_experiment(tmp_path / "e.yaml", tmp_path, **changes), [])
     assert not (tmp_path / "experiments").exists()
+
+
+def test_files_that_name_one_another_for_pairs_are_refused(tmp_path):
+    for name, other in (("one", "two"), ("two", "one")):
+        settings = {"task": "qqp"}
+        write_experiment(
+            tmp_path / f"{name}.yaml", tmp_path, settings=settings, pairs=f"../{tmp_path.name}/{other}.yaml"
+        )
+    with pytest.raises(UserError, match=r"one\.yaml: this file is named as its own `pairs`"):
+        plan_file(tmp_path / "one.yaml", [])
 
 
 @pytest.mark.parametrize(

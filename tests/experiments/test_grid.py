@@ -249,6 +249,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path, folder):
         ({}, ["seeds=2021-13-45"], "--set seeds=2021-13-45"),
         ({}, ["task=5"], "unknown task '5'"),
         ({"base": "nowhere.yaml"}, [], "nowhere.yaml: no such file"),
+        ({}, ["task=sst-2", "task=qqp"], "--set gives task twice: sst-2 and qqp"),
         ({}, ["epochs"], "--set takes KEY=VALUE, not 'epochs'"),
         ({}, ["epochs=[1"], "--set epochs=\\[1"),
         ({}, ["epoch=2"], "no job has a setting 'epoch'; did you mean epochs"),

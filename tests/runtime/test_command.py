@@ -1,5 +1,6 @@
 """The command line of the runtime, of the package and of the joined file."""
 
+import errno
 import io
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import tiny
 
 from compression.runtime import PackedError, load
-from compression.runtime.__main__ import main
+from compression.runtime.__main__ import main, run_command
 
 
 @pytest.fixture
@@ -43,6 +44,22 @@ def test_a_file_is_not_a_text(models, run, tmp_path):
     (tmp_path / "texts.txt").write_text("a film")
     with pytest.raises(PackedError, match=r"texts\.txt is a file, not a text; .*: python .* < "):
         run(models["bpe"][1] / "bpe.fwt", tmp_path / "texts.txt")
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_a_closed_stream_is_one_line(models, monkeypatch, stream):
+    monkeypatch.setattr(sys, stream, None)
+    with pytest.raises(PackedError, match=f"{stream} is closed"):
+        main([str(models["bpe"][1] / "bpe.fwt"), *(["a film"] if stream == "stdout" else [])])
+
+
+def test_a_full_disk_is_one_line(capsys):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(SystemExit) as stop:
+        run_command(full)
+    assert (stop.value.code, capsys.readouterr().err) == (2, "error: No space left on device\n")
 
 
 def test_it_reads_pairs(tmp_path, run):

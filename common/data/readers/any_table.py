@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,17 +48,37 @@ _BLOCK = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of a file. sampled: a description of how the rows were drawn; empty if these are all rows."""
+    """Rows of a file.
+
+    sampled: a description of how the rows were drawn; empty if these are all rows; names: column -> the labels that its
+    numbers stand for, where a Parquet file of Hugging Face's says so.
+    """
 
     path: Path
     header: list[str]
     rows: list[list[Any]]
     sampled: str = ""
+    names: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def column(self, name: str) -> list[Any]:
         """Return the cells of a column."""
         index = self.header.index(name)
         return [row[index] for row in self.rows]
+
+
+def with_names(table: Table) -> Table:
+    """Return a table with the names of labels in the place of their numbers; -1 is an unknown label."""
+    if not table.names:
+        return table
+    names = [table.names.get(column, ()) for column in table.header]
+    rows = [[_named(cell, of) if of else cell for cell, of in zip(row, names, strict=True)] for row in table.rows]
+    return dataclasses.replace(table, rows=rows)
+
+
+def _named(cell: Any, names: Sequence[str]) -> Any:
+    if isinstance(cell, list):
+        return [_named(item, names) for item in cell]
+    return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else None if cell == -1 else cell
 
 
 def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -115,6 +135,8 @@ def read_any(
                     table = _of_objects(path, [values for _, values in read_jsonl(lines, str(path), [])])
     if not table.rows:
         raise UserError(f"{path}: no rows of data")
+    if kind == ".jsonl" and len(table.rows) == 1 and all(isinstance(cell, dict | list) for cell in table.rows[0]):
+        raise UserError(f"{path}: one object of all rows, not one for each row (in pandas: to_json(orient='records'))")
     if most_bytes == math.inf or len(table.rows) <= MOST_ROWS:
         return table
     chosen = np.sort(rng.choice(len(table.rows), MOST_ROWS, replace=False)).tolist()
@@ -244,7 +266,19 @@ def _read_parquet(path: Path, size: int, most_bytes: float, rng: np.random.Gener
             if len(rows) >= most_rows:
                 break
         sampled = f"{human_bytes(size)} are sampled: {len(rows):,} of {total:,} rows are read"
-        return Table(path, list(map(normalise, header)), rows, sampled if most_rows < total else "")
+        names = {normalise(name): labels for name, labels in _names_of_labels(file.schema_arrow.metadata).items()}
+        return Table(path, list(map(normalise, header)), rows, sampled if most_rows < total else "", names)
+
+
+def _names_of_labels(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
+    """Return column -> names of the labels in it, or in its lists, from the metadata of the library datasets."""
+    try:
+        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"].items()
+    except (KeyError, TypeError, AttributeError, ValueError):  # none, or of another form
+        return {}
+    flat = {name: feature.get("feature", feature) for name, feature in features if isinstance(feature, dict)}
+    classes = {name: feature for name, feature in flat.items() if isinstance(feature, dict)}
+    return {name: kind.get("names") or [] for name, kind in classes.items() if kind.get("_type") == "ClassLabel"}
 
 
 def _values(column: pa.Array) -> list[Any]:

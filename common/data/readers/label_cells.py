@@ -24,6 +24,8 @@ MOST_LABELS = 500
 """A column with more distinct values is not a label column."""
 SCORES = 20
 """A column of numbers with more distinct values is a regression target."""
+_MOSTLY = 0.9
+"""Share of a column's distinct values from which on they should all be numbers."""
 _OTHER_SEPARATORS = (", ", ",", ";")
 """Separators of labels that are not taken as such without --separator."""
 LABEL_COLUMNS = "label columns"
@@ -173,6 +175,12 @@ def has_lists(table: Table, label: str, kind: str, separator: str | None) -> boo
     """
     cells, joined_by = table.column(label), separator or _joined_by(table.path)
     texts = {cell for cell in cells if isinstance(cell, str) and cell.strip()}
+    lists = [cell for cell in cells if isinstance(cell, list)]  # in CSV, only of a teacher's answers
+    if len({*map(len, lists)}) == 1 < len(lists[0]) and all(item in (0, 1) for item in itertools.chain(*lists)):
+        raise UserError(
+            f"{table.path}: column {label!r} has 0 or 1 for each of {len(lists[0])} labels, such as "
+            f"{str(lists[0])[:40]}; save lists of the labels' names, or a column for each label, all given with --label"
+        )
     if separator or kind == MULTILABEL.name:
         if joined_by and texts and not any(joined_by in text for text in texts):
             likely = likely_separator(texts)
@@ -183,10 +191,10 @@ def has_lists(table: Table, label: str, kind: str, separator: str | None) -> boo
         return True
     if kind != "auto":
         return False
-    lists = [cell for cell in cells if isinstance(cell, list)]  # in CSV, only of a teacher's answers
     if not joined_by or lists:
         return any(len(cell) != 1 for cell in lists)
-    if all(text.startswith("[") and text.endswith("]") for text in texts) and any("," in text for text in texts):
+    is_list = any("," in text or text[1:2] in ("'", '"') for text in texts)
+    if is_list and all(text.startswith("[") and text.endswith("]") for text in texts):
         raise UserError(
             f"{table.path}: column {label!r} contains lists as text, such as {min(texts)[:80]}; join the labels of "
             f"a row by {JOINED_BY}, or save lists as JSONL; --kind labels takes each text as a label"
@@ -220,7 +228,7 @@ def are_numbers(counts: Counter[str], kind: str, where: str) -> bool:
     """Return whether the values of a label column are numbers to predict rather than labels.
 
     counts: value -> rows; kind: --kind. Raises UserError for a column that looks like an id, and if --kind numbers is
-    given but the values are not numbers.
+    given but the values are not numbers, or most of them are.
     """
     strange = next((value for value in counts if not is_number(value)), None)
     if kind == NUMBERS.name:
@@ -231,6 +239,12 @@ def are_numbers(counts: Counter[str], kind: str, where: str) -> bool:
         return True
     if kind != "auto" or len(counts) <= SCORES:
         return False
+    numbers = Counter({value: count for value, count in counts.items() if is_number(value)})
+    if strange is not None and len(numbers) >= _MOSTLY * len(counts) and are_numbers(numbers, kind, where):
+        raise UserError(
+            f"{where}: {strange[:80]!r} is not a number, but most values are; leave the cells of unknown numbers "
+            "empty, or give --kind labels"
+        )
     whole = strange is None and all(float(value).is_integer() for value in counts)
     if (whole or strange is not None) and len(counts) == counts.total():
         raise UserError(

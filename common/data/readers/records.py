@@ -168,6 +168,8 @@ def decoded(data: bytes, where: str, first: bool = True, encoding: str = UTF_8) 
     try:
         return data.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
+        if b"\0" in data:
+            raise UserError(f"{where}: not UTF-8 text, but with NUL bytes; is this a text file?") from None
         western = 4 * sum(byte > 127 for byte in data) <= len(data)
         hint = "it looks like windows-1252: give --encoding windows-1252" if western else "give its --encoding"
         raise UserError(f"{where}: not UTF-8 text ({error.reason}); {hint}, or save it as UTF-8") from None
@@ -346,7 +348,8 @@ def _json_values(lines: Lines, where: str) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} line {number}: not JSON ({error})") from error
+            form = "each line has one object, or the file is one array of objects"
+            raise UserError(f"{where} line {number}: not JSON ({error}); {form}") from error
 
 
 def _items(text: str, where: str, number: int) -> Iterator[tuple[int, Any]]:

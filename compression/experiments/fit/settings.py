@@ -147,7 +147,7 @@ class FitSettings(FitFlags):
         """Return the path of --output for a size, None without --output."""
         if self.output is None:
             return None
-        return self.output.with_name(self.output.name.replace("{size}", str(max_bytes)))
+        return self.output.parent / self.output.name.replace("{size}", str(max_bytes))
 
     @property
     def packing(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import itertools
 import json
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -193,6 +194,18 @@ def test_a_first_line_that_may_be_a_row_is_noted(tmp_path):
     assert len(found.values) == len(ROWS) - 1
 
 
+def test_a_first_line_of_numbers_is_noted(tmp_path):
+    rows = [(text, f"{n / 2}") for n, (text, _) in enumerate(ROWS)]
+    (tmp_path / "a.csv").write_text(lines((), rows))
+    assert "but '0.0' is a number (--no-header: it is a row)" in read(tmp_path / "a.csv").notes[0]
+    rows = [(f"{n % 2}", f"{text} again", text) for n, (text, _) in enumerate(ROWS)]
+    (tmp_path / "a.csv").write_text(lines((), rows))
+    with pytest.raises(UserError, match=r"give the column of the texts .*; --no-header if these are a row\)"):
+        read(tmp_path / "a.csv")
+    with pytest.raises(UserError, match=r"\(columns: 1, 2, 3\)"):
+        read(tmp_path / "a.csv", header=False)
+
+
 def test_texts_with_different_labels_are_counted(tmp_path):
     twice = [(text, label) for text, _ in ROWS[:3] for label in LABELS]
     (tmp_path / "a.csv").write_text(lines(("text", "label"), [*ROWS, *twice]))
@@ -271,6 +284,15 @@ def test_decimal_commas_of_the_test_file_are_read_too(tmp_path):
     assert data.test[1][-1] == "1.7"
 
 
+@pytest.mark.parametrize("strange", ["NA", "inf", "-"])
+def test_a_word_among_numbers_does_not_make_labels_of_them(tmp_path, strange):
+    numbers = [*(n / 4 for n in range(25)), strange]
+    with pytest.raises(UserError, match=rf"column 'label': '{strange}' is not a number, but most values are; leave"):
+        with_labels(tmp_path / "a.jsonl", numbers)
+    assert len(with_labels(tmp_path / "a.jsonl", numbers, kind="labels").labels) == 26
+    assert len(with_labels(tmp_path / "a.jsonl", [*range(25), strange]).labels) == 26
+
+
 @pytest.mark.parametrize(
     ("labels", "separator"),
     [(["a;b", "a", "b;c"], ";"), (["a, b", "b, c", "c"], ", "), (["x y,z", "z", "x y"], ",")],
@@ -284,7 +306,9 @@ def test_joined_labels_are_noted(tmp_path, labels, separator):
     assert with_labels(tmp_path / "a.jsonl", ["a, b", "c"]).notes == ()
 
 
-@pytest.mark.parametrize("labels", [["no", "No "], ["yes", "ye\u00ads"], ["yes", "\u200byes"], ["a b", "ab"]])
+@pytest.mark.parametrize(
+    "labels", [["no", "No "], ["yes", "ye\u00ads"], ["yes", "\u200byes"], ["a b", "ab"], ["1", "1.0"]]
+)
 def test_labels_that_look_alike_are_shown(tmp_path, labels):
     (note,) = with_labels(tmp_path / "a.jsonl", [*labels, "other"]).notes
     assert all(ascii(label.strip()) in note for label in labels)
@@ -295,6 +319,58 @@ def test_rows_without_a_text_are_left_out(tmp_path, missing):
     objects = [{"text": missing if i % 7 == 0 else text, "label": label} for i, (text, label) in enumerate(ROWS)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in objects))
     assert read(tmp_path / "a.jsonl", **BOTH).notes == ("Rows without text, left out: 18.",)
+
+
+def test_words_for_a_missing_text_are_counted(tmp_path):
+    rows = [("NA" if i % 7 == 0 else text, label) for i, (text, label) in enumerate(ROWS)]
+    (tmp_path / "a.csv").write_text(lines(("text", "label"), rows))
+    note = "Texts that are only 'NA', not left out as an empty cell would be: 18."
+    assert note in read(tmp_path / "a.csv", **BOTH).notes
+
+
+@pytest.mark.parametrize("form", ["columns", "split", "index"])
+def test_one_object_of_all_rows_is_refused(tmp_path, form):
+    (tmp_path / "a.json").write_text(pd.DataFrame(ROWS, columns=["text", "label"]).to_json(orient=form))
+    with pytest.raises(UserError, match=r"a\.json: one object of all rows, .*orient='records'"):
+        read(tmp_path / "a.json", **(BOTH if form == "columns" else {}))
+
+
+def test_json_over_several_lines_needs_an_array(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"text": "a", "label": "b"}, indent=1))
+    with pytest.raises(UserError, match=r"line 1: not JSON .*; each line has one object, or the file is one array"):
+        read(tmp_path / "a.json")
+
+
+def write_dataset(path, names, column):
+    """A Parquet file as the library datasets writes it, with names of labels in its metadata."""
+    label = {"names": names, "_type": "ClassLabel"}
+    if isinstance(column[0], list):
+        label = {"feature": label, "_type": "Sequence"}
+    info = {"info": {"features": {"text": {"dtype": "string", "_type": "Value"}, "old": [label], "label": label}}}
+    table = pa.table({"text": [text for text, _ in ROWS], "label": column})
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), path)
+    return path
+
+
+def test_labels_of_a_dataset_have_their_names(tmp_path):
+    numbers = [-1 if n % 10 == 0 else n % 2 for n in range(len(ROWS))]
+    rows = read(write_dataset(tmp_path / "a.parquet", LABELS, numbers), **BOTH)
+    assert rows.labels == LABELS
+    assert [row[-1] for row in rows.values] == [None if n < 0 else LABELS[n] for n in numbers]
+    several = read(write_dataset(tmp_path / "b.parquet", LABELS, [[n % 2] * (n % 3 > 0) for n in range(len(ROWS))]))
+    assert (several.kind, several.labels) == ("multilabel", LABELS)
+    pq.write_table(
+        pa.table({"text": WORDS[:120], "label": numbers}).replace_schema_metadata({"huggingface": "[]"}),
+        tmp_path / "c.parquet",
+    )
+    assert read(tmp_path / "c.parquet").labels == ("-1", "0", "1")
+
+
+def test_the_file_itself_is_no_test_file(tmp_path):
+    (tmp_path / "a.csv").write_text(lines(("text", "label"), ROWS))
+    (tmp_path / "b.csv").symlink_to("a.csv")
+    with pytest.raises(UserError, match=r"--test .*b\.csv: fit learns from this file"):
+        read(tmp_path / "a.csv", test=tmp_path / "b.csv")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])

@@ -253,6 +253,7 @@ def test_an_output_that_cannot_be_written_is_refused_at_once(tmp_path):
     about = {"file": tmp_path / "reviews.csv", "workspace": tmp_path / "workspace"}
     os.mkfifo(tmp_path / "pipe")
     bad = {tmp_path: "a folder", tmp_path / "none" / "x.fwt": "no folder", tmp_path / "pipe": "not a regular file"}
+    bad |= {Path(): "a folder", Path("/"): "a folder"}
     bad |= {tmp_path / f"{'x' * 250}.fwt": "File name too long", Path("/proc/x.fwt"): "No such file"}
     for output, message in bad.items():
         with pytest.raises(UserError, match=f"--output .*: {message}"):

@@ -236,6 +236,14 @@ BAD = {
         {},
         r"contains lists as text, such as \['a', 'b'\]; join the",
     ),
+    "one list as text": ("csv", some(["['a']", "['b']"]), {}, r"contains lists as text, such as \['a'\]; join"),
+    "places": (
+        "jsonl",
+        some([[0, 1, 0], [1, 1, 0]]),
+        {},
+        r"has 0 or 1 for each of 3 labels, such as \[0, 1, 0\]; save",
+    ),
+    "asked places": ("jsonl", some([[0, 1.0], [True, 0]]), {"kind": "multilabel"}, "has 0 or 1 for each of 2 labels"),
     "empty parts": ("csv", some(["a|b", "a||b"]), {"kind": "multilabel"}, r"row 2: an empty label \(a\|\|b\)"),
 }
 

@@ -5,7 +5,7 @@ Columns are those that the user names, or the only ones that look so.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from common.data.readers.any_table import Table, named_columns, table_notes
@@ -126,9 +126,11 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
         rows_with = f"{labelled} row{'s' * (labelled > 1)} with a label"
         raise UserError(f"{table.path}: {rows_with}; fit needs {FEWEST_ROWS} or more")
     notes = [*table_notes(table, texts), *_list_notes(table, label, kind, settings.separator)]
-    if label in counts and settings.header and kind_of(table.path) in JOINED_SUFFIXES:
-        notes.append(f"The first line is the columns' names, but {label!r} is also a label (--no-header: it is a row).")
+    if (label in counts or is_number(label)) and settings.header and kind_of(table.path) in JOINED_SUFFIXES:
+        what = "also a label" if label in counts else "a number"
+        notes.append(f"The first line is the columns' names, but {label!r} is {what} (--no-header: it is a row).")
     notes += _count_notes(len(rows) - len(usable), "Rows without text, left out")
+    notes += _missing_notes(text for row in usable for text in row[:-1])
     mark = decimal_mark(counts) if kind in ("auto", NUMBERS.name) else None
     plain = with_plain_numbers(usable, mark) if mark else usable
     labels, left_out = (), []
@@ -151,6 +153,13 @@ def detect(table: Table, settings: FitSettings) -> FileContents:
 
 def _count_notes(count: int, what: str) -> list[str]:
     return [f"{what}: {count:,}."] if count else []
+
+
+def _missing_notes(texts: Iterable[str]) -> list[str]:
+    words = Counter(text for text in texts if text.lower() in _WORDS_FOR_MISSING)
+    shown = _first_five(list(map(repr, words)), ", ")
+    what = f"Texts that are only {shown}, not left out as an empty cell would be"
+    return _count_notes(words.total(), what)
 
 
 def _list_notes(table: Table, label: str, kind: str, separator: str | None) -> list[str]:
@@ -188,11 +197,14 @@ def _label_notes(counts: Counter[str], left_out: Sequence[str], kind: str, numbe
         joined = next(name for name in counts if separator in name)
         flags = f"--kind multilabel --separator {separator!r}"
         notes.append(f"Labels such as {joined[:80]!r} are taken as one ({flags} takes their parts as labels).")
-    groups = grouped(sorted(counts), lambda name: text_key(name).replace(" ", ""))
+    groups = grouped(
+        sorted(counts), lambda name: str(float(name)) if is_number(name) else text_key(name).replace(" ", "")
+    )
     if alike := [", ".join(map(ascii, names)) for names in groups.values() if len(names) > 1]:
         shown = _first_five(alike, "; ")
         notes.append(
-            f"Labels that differ only in case, white space or invisible characters are different labels: {shown}."
+            "Labels that differ only in case, white space, invisible characters or the form of a number are different "
+            f"labels: {shown}."
         )
     if missing := [name for name in counts if name.lower() in _WORDS_FOR_MISSING]:
         shown = _first_five(list(map(repr, missing)), ", ")
@@ -260,7 +272,10 @@ def _only_one(table: Table, choices: Sequence[Sequence[str]], what: str) -> str:
         if len(names) == 1:
             return names[0]
     columns = ", ".join(filter(None, table.header))[:500]
-    raise UserError(f"{table.path}: give the column of {what} (columns: {columns})")
+    numbered = [str(number) for number in range(1, len(table.header) + 1)]
+    is_row = kind_of(table.path) in JOINED_SUFFIXES and table.header != numbered and any(map(is_number, table.header))
+    hint = "; --no-header if these are a row" if is_row else ""
+    raise UserError(f"{table.path}: give the column of {what} (columns: {columns}{hint})")
 
 
 def _mean_words(cells: Sequence[Any]) -> float:

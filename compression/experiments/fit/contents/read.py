@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from common.config import flag
-from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes
+from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes, with_names
 from common.data.readers.label_cells import (
     Row,
     is_number,
@@ -46,10 +46,13 @@ def read_contents(settings: FitSettings) -> FileContents:
         table = read_any(
             path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns, settings.encoding
         )
+        table = with_names(table)
         if words := words_in_columns(table, settings):
             return words
         return with_lists(table, settings.label) if len(settings.label) > 1 else table
 
+    if settings.test is not None and regular_file(settings.test).samefile(regular_file(settings.file)):
+        raise UserError(f"--test {settings.test}: fit learns from this file; without --test, a part of it is held out")
     table = read(settings.file)
     if isinstance(table, FileContents):
         return _with_words(table, settings, None if settings.test is None else read(settings.test))

@@ -50,6 +50,8 @@ def score_new_rows(settings: EvaluateSettings, data: Path) -> dict[str, Any]:
     row, logits = packed_row(settings, path, model, task, data.name, split)
     row |= {"run": str(path), "data": split.fingerprint()}
     rows = np.flatnonzero(split.labelled)
+    if 0 < len(rows) < len(split):
+        say(f"Rows without a label, not scored: {len(split) - len(rows):,}.")
     if len(rows) and task.kind.has_classes and not task.kind.by_word:
         scores = label_scores(task, split.labels[rows], task.kind.choices(task, logits[rows]))
         row["per_label"] = [one.model_dump(exclude={"words"}) for one in scores]

@@ -63,7 +63,9 @@ def test_labels_of_texts(packed, tmp_path, monkeypatch, capsys):
     words = ["evaluate.py", "--model-name", path, "--data", data, "--text", "review", "--label", "verdict"]
     monkeypatch.setattr("sys.argv", list(map(str, words)))
     script.main()
-    first, head, _, *lines = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err.endswith("Rows without a label, not scored: 1.\n")
+    first, head, _, *lines = printed.out.splitlines()
     assert first.startswith(f"s on films new.csv (6 rows): accuracy {expected['accuracy']:.4f}, f1_macro ")
     assert head.split() == ["label", "precision", "recall", "f1", "rows"]
     assert [(line.split()[0], line.split()[-1]) for line in lines] == [("bad", "2"), ("good", "2"), ("so-so", "1")]

@@ -46,6 +46,12 @@ def test_differences_are_those_of_the_models_probabilities(tmp_path):
     assert abs(found["largest"]["difference"]) == pytest.approx(np.abs(first - second).max(), abs=1e-6)
 
 
+@pytest.mark.parametrize("model", ["sst-2-9k", "sst-2-12k", "sst-2-32k", "sst-2-100k"])
+def test_of_two_labels_the_differences_of_the_second_are_told(tmp_path, model):
+    (found,) = probed(write(tmp_path), model=model)
+    assert found["largest"]["label"] == "positive"
+
+
 def test_equal_words_have_equal_answers_and_groups_are_compared_in_twos(tmp_path):
     groups = {"a": GROUPS["a"], "b": GROUPS["b"], "as a": GROUPS["a"]}
     found = {tuple(row["groups"]): row for row in probed(write(tmp_path, groups=groups))}

@@ -150,7 +150,8 @@ def in_words(contents: FileContents) -> str:
     texts = f"pairs of texts ({', '.join(contents.texts)})" if contents.pair else f"texts ({contents.texts[0]})"
     if contents.kind == TAGS.name:
         entities = [tag[2:] for tag in contents.labels if tag.startswith("B-")]
-        return f"{texts}, tags of words ({len(entities)} kinds of entities: {', '.join(entities)[:200]})"
+        kinds = f"{len(entities)} kind{'s' * (len(entities) != 1)} of entities"
+        return f"{texts}, tags of words ({kinds}: {', '.join(entities)[:200]})"
     if contents.range is not None:
         return f"{texts}, numbers from {contents.range[0]:g} to {contents.range[1]:g} ({contents.label})"
     shown = ", ".join(contents.labels[:8]) + (", ..." if len(contents.labels) > 8 else "")

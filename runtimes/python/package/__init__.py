@@ -1,4 +1,4 @@
-"""Text classifiers of 10 to 400 KB, distilled from language models.
+"""Text classifiers of 9 to 400 KB, distilled from language models.
 
     import featherweight
 

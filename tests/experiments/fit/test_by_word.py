@@ -1,6 +1,7 @@
 """`fit` on files that label words: tags in lines and columns, questions in SQuAD's JSON and in columns."""
 
 import csv
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -68,6 +69,8 @@ def test_a_file_of_words_with_tags(tmp_path, suffix):
     read = contents(path)
     assert (read.kind, read.values, read.labels, read.notes) == ("tags", EXPECTED, TAGS, ())
     assert in_words(read) == "texts (text), tags of words (2 kinds of entities: PART, VERDICT)"
+    one = dataclasses.replace(read, labels=("O", "B-PART"))
+    assert in_words(one) == "texts (text), tags of words (1 kind of entities: PART)"
     task = write_task(tmp_path, "mine", read)
     split = read_source(tmp_path / "rows.conll", task)
     assert (split.sentence1, len(split)) == ([text for text, _ in EXPECTED], 60)

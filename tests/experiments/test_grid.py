@@ -214,6 +214,7 @@ def test_a_file_that_is_its_own_base_is_refused(tmp_path, folder):
         ({"axes": {"alpha": []}}, [], "alpha has no values"),
         ({"axes": {"alpha": [0, 0.0]}}, [], "alpha has a value twice"),
         ({"shared": [{"finetune": {"arch": None, "each_seed": True}}]}, [], "finetune: --arch"),
+        ({"axes": {"alpha": [0, 1], "m": {"x": {"alpha": 1}}}}, [], "axes: alpha and m both set alpha"),
         ({"axes": {"alpha": [0, 2]}}, [], "cell alpha 2: --alpha: .*less than or equal to 1"),
         ({"axes": {"m": {"x": {"alhpa": 1}}}}, [], "cell m x: unknown setting 'alhpa'; did you mean alpha"),
         ({"axes": {"m": {"x": {"prune_topv": True, "prune_magnitude": True}}}}, [], "cell m x: .*exclude each other"),

@@ -195,6 +195,13 @@ def _read_file(path: Path) -> GridFile:
     groups = [group for labels in file.axes.values() if isinstance(labels, dict) for group in labels.values()]
     for settings in (file.axes, file.settings, *groups, *(rule.set for rule in file.rules)):
         _check_allowed(settings)
+    names_set = {
+        axis: {name for settings in labels.values() for name in settings} if isinstance(labels, dict) else {axis}
+        for axis, labels in file.axes.items()
+    }
+    for (axis, names), (other, others) in itertools.combinations(names_set.items(), 2):
+        if both := names & others:
+            raise UserError(f"axes: {axis} and {other} both set {min(both)}")
     # Checked before axes are narrowed: a rule for a value that --set leaves out is not an error.
     for rule in file.rules:
         for key, values in rule.when.items():

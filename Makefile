@@ -1,4 +1,4 @@
-# make quickstart   install the core and run the whole pipeline on a small real task (about six minutes on two cores)
+# make quickstart   install the core and run the whole pipeline on a small real task (five to ten minutes on two cores)
 # make test         install everything, optional libraries included, and run the tests
 # make test-fast    run the tests that start no process and train for at most a second
 # make lint         check style, formatting and the layers of imports

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,12 @@ def check_output(path: Path, flag: str) -> None:
     except OSError as error:
         problem = error.strerror or str(error)
     raise UserError(f"{flag} {path}: {problem}")
+
+
+def check_not_read(path: Path, flag: str, files: Iterable[Path], command: str) -> None:
+    """Raise UserError if an output is one of the files that a command reads."""
+    if path.is_file() and any(file.is_file() and path.samefile(file) for file in files):
+        raise UserError(f"{flag} {path}: {command} reads this file")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from common.config import build
-from common.data.readers.any_table import named_columns, read_any, table_notes, with_names
+from common.data.readers.any_table import named_columns, read_any, table_notes, with_label_names
 from common.data.readers.label_cells import (
     LABEL_COLUMNS,
     decimal_mark,
@@ -65,8 +65,8 @@ def _read(settings: EvaluateSettings, data: Path, task: Task) -> Split:
     *texts, label = (task.columns[name] for name in ("sentence1", "sentence2", "label") if name in task.columns)
     columns = (*texts, *(settings.label or (label,)))
     table = read_any(data, 0, math.inf, header=settings.header, columns=columns, encoding=settings.encoding)
-    if set(task.labels) & set(table.names.get(label, ())):
-        table = with_names(table)
+    if set(task.labels) & set(table.label_names.get(label, ())):
+        table = with_label_names(table)
     if len(settings.label) > 1:
         without = {*map(normalise, task.values)} - {*named_columns(table, "--label", settings.label)}
         if without:

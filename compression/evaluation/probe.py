@@ -162,10 +162,12 @@ def _compared(contents: Probe, task: Task, groups: tuple[str, str], answers: dic
         name: (float(mean), None if error is None else float(error))
         for name, mean, error in zip(names, by_template.mean(0), errors, strict=True)
     }
-    told = differences[:, 1:] if len(names) == 2 else differences  # of two labels, the first has the negative
-    row, column = np.unravel_index(np.abs(told).argmax(), told.shape)
+    first_label = 1 if len(names) == 2 else 0  # the differences of two labels are each other's negatives
+    candidates = np.abs(differences[:, first_label:])
+    row, column = np.unravel_index(candidates.argmax(), candidates.shape)
+    label = column + first_label
     texts = [contents.texts(group)[row] for group in groups]
-    largest = {"texts": texts, "label": names[-told.shape[1] :][column], "difference": float(told[row, column])}
+    largest = {"texts": texts, "label": names[label], "difference": float(differences[row, label])}
     changed = None if task.kind.is_scaled else float(np.mean(first.argmax(1) != second.argmax(1)))
     return {
         "groups": list(groups),

@@ -20,7 +20,7 @@ from common.data.tasks import known_tasks, load_task
 from common.errors import UserError
 from common.reading import UTF_8, Encoding
 from common.stopping import at_once
-from common.store.files import whole_file
+from common.store.files import check_not_read, whole_file
 from common.store.settings import QuerySettings
 from common.store.workspace import Workspace
 from common.training.models import model_folder, saved_models
@@ -138,9 +138,8 @@ def _check_places(settings: PredictSettings) -> None:
         raise UserError("stdin is closed; give a file with --input")
     if sys.stdout is None and settings.output is None:
         raise UserError("stdout is closed; give a file with --output")
-    for path in filter(None, (settings.file, Path(settings.model))):
-        if settings.output and settings.output.is_file() and path.is_file() and settings.output.samefile(path):
-            raise UserError(f"--output {settings.output}: predict reads this file")
+    if settings.output:
+        check_not_read(settings.output, "--output", filter(None, (settings.file, Path(settings.model))), "predict")
 
 
 def load_classifier(

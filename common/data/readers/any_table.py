@@ -25,6 +25,7 @@ from common.data.readers.records import (
     column_indices,
     csv_records,
     decoded,
+    kind_of,
     of_width,
     read_jsonl,
     read_lines,
@@ -50,15 +51,15 @@ _BLOCK = 1024 * 1024
 class Table:
     """Rows of a file.
 
-    sampled: a description of how the rows were drawn; empty if these are all rows; names: column -> the labels that its
-    numbers stand for, where a Parquet file of Hugging Face's says so.
+    sampled: a description of how the rows were drawn; empty if these are all rows; label_names: column -> the names of
+    the labels that its numbers stand for, from the metadata of a Parquet file that Hugging Face's datasets wrote.
     """
 
     path: Path
     header: list[str]
     rows: list[list[Any]]
     sampled: str = ""
-    names: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    label_names: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def column(self, name: str) -> list[Any]:
         """Return the cells of a column."""
@@ -66,19 +67,22 @@ class Table:
         return [row[index] for row in self.rows]
 
 
-def with_names(table: Table) -> Table:
+def with_label_names(table: Table) -> Table:
     """Return a table with the names of labels in the place of their numbers; -1 is an unknown label."""
-    if not table.names:
+    if not table.label_names:
         return table
-    names = [table.names.get(column, ()) for column in table.header]
-    rows = [[_named(cell, of) if of else cell for cell, of in zip(row, names, strict=True)] for row in table.rows]
+    by_column = [table.label_names.get(column, ()) for column in table.header]
+    rows = [[_label_name(cell, names) for cell, names in zip(row, by_column, strict=True)] for row in table.rows]
     return dataclasses.replace(table, rows=rows)
 
 
-def _named(cell: Any, names: Sequence[str]) -> Any:
-    if isinstance(cell, list):
-        return [_named(item, names) for item in cell]
-    return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else None if cell == -1 else cell
+def _label_name(cell: Any, names: Sequence[str]) -> Any:
+    """Return the name that a number stands for, in lists too; other cells, and those of columns without names, stay."""
+    if names and isinstance(cell, list):
+        return [_label_name(item, names) for item in cell]
+    if names and cell == -1:
+        return None
+    return names[cell] if isinstance(cell, int) and 0 <= cell < len(names) else cell
 
 
 def named_columns(table: Table, flag: str, columns: Sequence[str]) -> tuple[str, ...]:
@@ -123,7 +127,7 @@ def read_any(
                 lines, opened = read_lines(file, str(path), encoding), None
                 if kind == ".txt":
                     lines = _begins_with_label(path, lines)
-                elif kind != ".jsonl":
+                elif kind in JOINED_SUFFIXES:
                     opened = records.read_table(lines, str(path), kind, delimiter=delimiter, numbered=not header)
                 if size > most_bytes:
                     table = _sample(path, file, opened, size, most_bytes, rng, encoding)
@@ -211,20 +215,21 @@ def _sample(
         file.seek(place)
         lines = file.read(block).partition(b"\n")[2].rpartition(b"\n")[0]
         text = decoded(lines, str(path), first=False, encoding=encoding)
-        if path.suffix.lower() == ".txt":
-            rows += _labelled_texts(text.split("\n"))
-        else:
-            rows += _records_in(text, table) if table else _objects_in(text)
+        rows += _records_in(text, table) if table else _OBJECTS_IN[kind_of(path)](text.split("\n"))
     sampled = f"{human_bytes(size)} are sampled: {len(rows):,} rows from {len(chosen)} places of the file are read"
     return Table(path, table.header, rows, sampled) if table else _of_objects(path, rows, sampled)
 
 
-def _objects_in(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.split("\n"):
+def _json_objects(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
             values = json.loads(line.rstrip(", \r"))  # a line may be an item of an array
             if isinstance(values, dict):
                 yield values
+
+
+_OBJECTS_IN = {".jsonl": _json_objects, ".txt": _labelled_texts}
+"""Kind of file -> function from lines of its middle to their objects."""
 
 
 def _records_in(text: str, table: records.Table) -> list[list[str]]:
@@ -266,19 +271,22 @@ def _read_parquet(path: Path, size: int, most_bytes: float, rng: np.random.Gener
             if len(rows) >= most_rows:
                 break
         sampled = f"{human_bytes(size)} are sampled: {len(rows):,} of {total:,} rows are read"
-        names = {normalise(name): labels for name, labels in _names_of_labels(file.schema_arrow.metadata).items()}
-        return Table(path, list(map(normalise, header)), rows, sampled if most_rows < total else "", names)
+        label_names = _label_names(file.schema_arrow.metadata)
+        return Table(path, list(map(normalise, header)), rows, sampled if most_rows < total else "", label_names)
 
 
-def _names_of_labels(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
-    """Return column -> names of the labels in it, or in its lists, from the metadata of the library datasets."""
+def _label_names(metadata: Mapping[bytes, bytes] | None) -> dict[str, list[str]]:
+    """Return column -> names of the labels in it, or in its lists, from the metadata of Hugging Face's datasets."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"].items()
     except (KeyError, TypeError, AttributeError, ValueError):  # none, or of another form
         return {}
-    flat = {name: feature.get("feature", feature) for name, feature in features if isinstance(feature, dict)}
-    classes = {name: feature for name, feature in flat.items() if isinstance(feature, dict)}
-    return {name: kind.get("names") or [] for name, kind in classes.items() if kind.get("_type") == "ClassLabel"}
+    label_names = {}
+    for column, feature in features:
+        of_items = feature.get("feature", feature) if isinstance(feature, dict) else None
+        if isinstance(of_items, dict) and of_items.get("_type") == "ClassLabel":
+            label_names[normalise(column)] = of_items.get("names") or []
+    return label_names
 
 
 def _values(column: pa.Array) -> list[Any]:

@@ -227,8 +227,8 @@ def is_number(text: str) -> bool:
 def are_numbers(counts: Counter[str], kind: str, where: str) -> bool:
     """Return whether the values of a label column are numbers to predict rather than labels.
 
-    counts: value -> rows; kind: --kind. Raises UserError for a column that looks like an id, and if --kind numbers is
-    given but the values are not numbers, or most of them are.
+    counts: value -> rows; kind: --kind. Raises UserError for a column that looks like an id; for one of numbers but
+    for a few values, such as NA; and if --kind numbers is given and a value is not a number.
     """
     strange = next((value for value in counts if not is_number(value)), None)
     if kind == NUMBERS.name:

@@ -10,7 +10,7 @@ from common.data.split import task_file_of_data
 from common.errors import UserError
 from common.progress import say, show_bars, side_task
 from common.stopping import at_once
-from common.store.files import check_output, file_sha256, read_json
+from common.store.files import check_not_read, check_output, file_sha256, read_json
 from common.store.locks import only_one
 from compression.experiments.fit import state
 from compression.experiments.fit.contents.read import read_contents
@@ -38,8 +38,7 @@ def fit(settings: FitSettings) -> FitResult:
     for max_bytes in settings.max_bytes:
         if output := settings.output_of(max_bytes):
             check_output(output, "--output")
-            if output.exists() and any(map(output.samefile, files)):
-                raise UserError(f"--output {output}: fit reads this file")
+            check_not_read(output, "--output", files, "fit")
     with only_one(folder.parent / f"{folder.name}.fit", f"experiment {settings.experiment}"):
         check_name_is_free(folder, settings.definition())
         if task_file_of_data(settings.paths, settings.experiment) not in (None, str(folder / TASK_FILE)):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.data.readers.any_table import Table, named_columns, read_any, with_names
+from common.data.readers.any_table import Table, named_columns, read_any, with_label_names
 from common.data.readers.records import as_sentence, is_empty, is_missing
 from common.data.readers.tables import as_label
 from common.data.tasks import Task
@@ -39,7 +39,7 @@ def with_answers(table: Table, settings: FitSettings) -> tuple[Table, FitSetting
         return table, settings, None
     source = table
     if settings.teacher_file:
-        source = with_names(read_any(settings.teacher_file, settings.seed, encoding=settings.encoding))
+        source = with_label_names(read_any(settings.teacher_file, settings.seed, encoding=settings.encoding))
     asked = None
     if settings.teacher_column:
         (asked,) = named_columns(source, "--teacher-column", [settings.teacher_column])

@@ -156,6 +156,7 @@ def _count_notes(count: int, what: str) -> list[str]:
 
 
 def _missing_notes(texts: Iterable[str]) -> list[str]:
+    """Return a note if texts are nothing but a program's word for a value that is missing."""
     words = Counter(text for text in texts if text.lower() in _WORDS_FOR_MISSING)
     shown = _first_five(list(map(repr, words)), ", ")
     what = f"Texts that are only {shown}, not left out as an empty cell would be"

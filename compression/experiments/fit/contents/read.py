@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from common.config import flag
-from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes, with_names
+from common.data.readers.any_table import MOST_BYTES, Table, read_any, table_notes, with_label_names
 from common.data.readers.label_cells import (
     Row,
     is_number,
@@ -46,7 +46,7 @@ def read_contents(settings: FitSettings) -> FileContents:
         table = read_any(
             path, settings.seed, MOST_BYTES, settings.delimiter, settings.header, settings.columns, settings.encoding
         )
-        table = with_names(table)
+        table = with_label_names(table)
         if words := words_in_columns(table, settings):
             return words
         return with_lists(table, settings.label) if len(settings.label) > 1 else table
